@@ -39,7 +39,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if IN_CI:
         config.pluginmanager.register(Failures(config))
         config.pluginmanager.register(Times(lambda file: layer_of(config.rootpath / file)))
-        if Path("/proc/stat").exists() and not config.getvalue("numprocesses"):  # a worker, or a run without any
+        if Path("/proc/stat").exists() and not config.getoption("numprocesses", None):  # a worker, or a run without any
             config.pluginmanager.register(Computed())
     memory = in_memory()
     if memory is not None:

@@ -5,6 +5,7 @@ Everything else is as in a process of its own: arguments, directory, environment
 
 import io
 import json
+import sys
 from collections.abc import Mapping
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ import pytest
 
 from penstock.cli.app import main
 from penstock.core.faults import arm
+
+_ROOT = Path(__file__).parents[2]
 
 
 @dataclass(frozen=True)
@@ -39,7 +42,7 @@ def penstock(
     *arguments: str, faults: str = "", directory: Path | None = None, environment: Mapping[str, str] | None = None
 ) -> Ended:
     """Run `penstock ARGUMENTS` with `faults` armed, in `directory`, with `environment` added to this process's own."""
-    out, err = io.StringIO(), io.StringIO()
+    out, err, loaded = io.StringIO(), io.StringIO(), set(sys.modules)
     arm(faults)
     try:
         with redirect_stdout(out), redirect_stderr(err), pytest.MonkeyPatch.context() as changed:
@@ -51,5 +54,14 @@ def penstock(
         code = left.code
     finally:
         arm("")
+        _forget_users(set(sys.modules) - loaded)
     assert isinstance(code, int)
     return Ended(code, out.getvalue(), err.getvalue())
+
+
+def _forget_users(names: set[str]) -> None:
+    """Forget modules from beside a pipeline file: another test's may have the same name."""
+    for name in names:
+        file = getattr(sys.modules[name], "__file__", None)
+        if file is not None and not any(Path(file).is_relative_to(place) for place in (_ROOT, sys.prefix, sys.base_prefix)):
+            del sys.modules[name]

@@ -130,19 +130,22 @@ def test_killed_at_random_moments_it_is_resumed_or_undone(delivered: Stage, name
     print(f"PENSTOCK_SEED={SEED} {name}: {kills} kills within {known.all_s:.2f} s, {dict(settled)}")
 
 
-@pytest.mark.skipif(not EVERYTHING, reason="each verb has a test of its own that kills it at its fault points")
 @pytest.mark.parametrize("name", CHOSEN)
 def test_killed_at_each_fault_point_it_is_resumed_or_undone(delivered: Stage, name: str) -> None:
-    """One point after the other, in what the last kill left; where that does not reach the point any more, from the beginning."""
+    """One point after the other, in what the last kill left; where that does not reach the point any more, from the beginning.
+
+    CI draws one: each verb has a test of its own that kills it at all of them.
+    """
     verb, generator = VERBS[name], random.Random(f"{SEED} {name} points")
     stage = staged(delivered, verb)
     reached, settled = usual(stage).reached, Counter[str]()
     world = stage.begin()
-    for point, count in reached.items():
-        fault = f"{point}=kill@{generator.randint(1, count)}"
+    points = [*reached] if EVERYTHING else generator.sample([*reached], min(len(reached), 1))
+    for point in points:
+        fault = f"{point}=kill@{generator.randint(1, reached[point])}"
         if not is_killed(stage.act(world, faults=fault)):
             settled[settle(world, verb, generator)] += 1
             world = stage.begin()
             assert is_killed(stage.act(world, faults=fault)), f"{fault} was not reached"
     settled[settle(world, verb, generator)] += 1
-    print(f"PENSTOCK_SEED={SEED} {name}: killed at {', '.join(reached)}; {dict(settled)}")
+    print(f"PENSTOCK_SEED={SEED} {name}: killed at {', '.join(points)}; {dict(settled)}")

@@ -103,8 +103,8 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="a-batch-at-the-same-position-is-anybodys",
         file=PUBLICATION,
-        find="    require_same_ledger(marker, publication)\n    _require_no_older_copy(marker, since)\n",
-        replace="    _require_no_older_copy(marker, since)\n    if marker.position < publication.position:\n"
+        find="    require_same_ledger(marker, publication)\n    require_no_older_copy(marker, since)\n",
+        replace="    require_no_older_copy(marker, since)\n    if marker.position < publication.position:\n"
         "        require_same_ledger(marker, publication)\n",
         tests=(f"{OF_SQLITE}::test_of_two_homes_that_begin_at_once_the_first_one_that_publishes_delivers[RidingRig-0]",),
     ),

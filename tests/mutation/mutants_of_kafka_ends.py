@@ -365,8 +365,8 @@ MUTANTS_OF_KAFKA_ENDS = (
         bug=31,
         name="a-copy-of-the-ledger-goes-on-beside-a-lane-that-it-does-not-use",
         file=LANE,
-        find="        elif share.staged or marker.position == share.position:\n",
-        replace="        elif share.staged:\n",
+        find="    elif share.staged or marker.position == share.position:\n",
+        replace="    elif share.staged:\n",
         tests=(
             f"{OF_LEDGERS}::test_a_copy_does_not_go_on_beside_a_lane_that_has_published_its_share[the same position-one lane]",
         ),
@@ -375,8 +375,8 @@ MUTANTS_OF_KAFKA_ENDS = (
         bug=31,
         name="a-copy-of-the-ledger-goes-on-beside-a-lane-that-is-between-its-decisions",
         file=LANE,
-        find='            require_no_copy(share, marker.position, place=f"Lane {self.number} of topic {marker.table_name!r}")\n',
-        replace="            pass\n",
+        find='        require_no_copy(share, marker.position, place=f"Lane {mark.lane} of topic {marker.table_name!r}")\n',
+        replace="",
         tests=(f"{OF_LEDGERS}::test_of_two_copies_of_a_ledger_one_delivers_though_the_other_uses_more_lanes[a later one]",),
     ),
     Mutant(
@@ -391,8 +391,8 @@ MUTANTS_OF_KAFKA_ENDS = (
         bug=31,
         name="a-copy-of-the-ledger-goes-on-beside-a-part-of-a-batch-in-another-lane",
         file=LANE,
-        find="            self._opened().rows_there(share)\n        elif",
-        replace="        elif",
+        find="        mark.rows_there(share)\n    elif",
+        replace="    elif",
         tests=(f"{OF_LEDGERS}::test_a_copy_does_not_go_on_behind_a_part_of_a_batch[the same position-2]",),
     ),
 )

@@ -239,7 +239,10 @@ SINKS = """\
 
 
 def test_every_kind_of_sink_shows_a_replayed_record_once(tmp_path: Path) -> None:
-    """A topic, an endpoint, a database on a server, a Delta table, each killed in the middle of its publication."""
+    """A topic, an endpoint, a database on a server, a Delta table, each killed in the middle of its publication.
+
+    PostgreSQL commits once before: what was decided is looked at again when the ledger is opened.
+    """
     with endpoint() as (url, received):
         topic, database = create(unique("replayed"), 1), server("postgres").database(f"replay{next(_numbers)}")
         sinks = SINKS.format(bootstrap=server("kafka").bootstrap, topic=topic, hook=url, postgres=database)
@@ -249,7 +252,8 @@ def test_every_kind_of_sink_shows_a_replayed_record_once(tmp_path: Path) -> None
         flights.change(**{STRICT: CORRECTED.rstrip("\n")})
         with pytest.raises(KilledError):
             flights.run(
-                "penstock quarantine replay flights.yaml --yes", faults="kafka.commit=kill,http.request=kill,postgres.commit=kill"
+                "penstock quarantine replay flights.yaml --yes",
+                faults="kafka.commit=kill,http.request=kill,postgres.commit=kill@2",
             )
         assert flights.run("penstock verify flights.yaml --json").last["replaying"] is not None
         penstock("recover", "flights.yaml", directory=tmp_path, faults="kafka.commit=lost,http.request=lost,postgres.commit=lost")
