@@ -18,5 +18,5 @@ def test_a_part_runs_and_notices_a_changed_row(spark: SparkSession, name: str) -
     assert check(name, partial(_same, spark)) == 0
 
 
-def _same(spark: SparkSession, *, cores: int) -> SparkSession:  # noqa: ARG001 - one session does for all parts
+def _same(spark: SparkSession, *, cores: int) -> SparkSession:
     return spark
