@@ -196,7 +196,8 @@ class Follower(threading.Thread):
         extent = journal.extent()
         if extent is None or extent.next == self._next:
             return
-        journal.hold("sink", extent, needed=self._next, planned=extent.next)
+        journal.hold("sink", extent, needed=self._next, planned=self._next)
+        journal.plan("sink", extent, end=extent.next)  # as a source does: else a crash lets a receiver give these numbers away again
         events = [
             each.event
             for each in JournalReader(LocalStorage(), self._home).read(self._next, extent.next, journal_id=extent.journal_id)
