@@ -37,6 +37,7 @@ from tests.crash.logged_disk import LoggedDisk
 from tests.crash.push_clients import Clients, Row
 from tests.seed import SEED
 
+ROOT = Path(__file__).parents[2]
 KILLS = int(os.environ.get("PENSTOCK_SOAK_KILLS", "2"))
 EX_TRY_LATER = 75
 CRASHED = 0.2
@@ -87,7 +88,9 @@ class World:
     def start_receiver(self) -> None:
         self._lives += 1
         words = [str(self.disk.log), f"{SEED} {self._lives}", "receive", "push.yaml", "--json"]
-        self.receiver = Forked(["-m", "tests.crash.logged_receiver", *words], cwd=self.root, env=dict(os.environ))
+        path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH")]))
+        environment = {**os.environ, "PYTHONPATH": path}
+        self.receiver = Forked(["-m", "tests.crash.logged_receiver", *words], cwd=self.root, env=environment)
 
     def await_receiver(self) -> None:
         """Wait until it listens. Where its disk was full as it started, it is started again, as a service would be."""
@@ -194,10 +197,10 @@ class Follower(threading.Thread):
         """Read what is there, and release it."""
         journal = LocalJournal(LocalStorage(), self._home, now_us=lambda: time.time_ns() // 1000)
         extent = journal.extent()
-        if extent is None or extent.next == self._next:
+        if extent is None or extent.next <= self._next:  # its note may be an older one after a crash, of events that are there
             return
         journal.hold("sink", extent, needed=self._next, planned=self._next)
-        journal.plan("sink", extent, end=extent.next)  # as a source does: else a crash lets a receiver give these numbers away again
+        journal.plan("sink", extent, end=extent.next)  # as a source does: else these numbers may be given away again
         events = [
             each.event
             for each in JournalReader(LocalStorage(), self._home).read(self._next, extent.next, journal_id=extent.journal_id)
