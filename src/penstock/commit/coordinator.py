@@ -86,8 +86,9 @@ class Coordinator:
     """The one writer of a pipeline's ledger in this process. Not thread-safe. One that raised is spent: open a new one.
 
     `executor` runs publications side by side; `deferred` runs them beside the next batch, without it they run at once.
-    `retrying` repeats an append or a publication that raised Retryable. `now_ms` is a clock for people and durations, never for
-    decisions.
+    `retrying` repeats an append or a publication that raised Retryable. `prepare_joined` is called for each sink before it takes
+    part in its first batch: one that was apart at the start is prepared there. `now_ms` is a clock for people and durations,
+    never for decisions.
     """
 
     def __init__(
@@ -101,6 +102,7 @@ class Coordinator:
         executor: Executor = map,
         timed: Timed = nullcontext,
         deferred: DeferredPublish | None = None,
+        prepare_joined: Callable[[Sink], None] = lambda _: None,
         retained: int = RETAINED_ENTRIES,
         prune_every: int = PRUNE_EVERY,
     ) -> None:
@@ -117,7 +119,7 @@ class Coordinator:
         self._newest: Entry | None = None
         self._outstanding = Outstanding()
         self._claimed = set[SinkName]()
-        self.prepare_first: Callable[[Sink], None] = lambda _: None  # what a sink needs before it takes part, called once
+        self._prepare_joined = prepare_joined
         self._staged_without = frozenset[SinkName]()
         self._spent = True
 
@@ -313,7 +315,7 @@ class Coordinator:
         """Claim the sinks' places before the first batch is staged: no other ledger publishes or sweeps there then (I2, I10)."""
         ledger_id = self.summary.ledger_id
         for sink in (sink for sink in sinks if sink.name not in self._claimed):
-            self.prepare_first(sink)
+            self._prepare_joined(sink)
             if ledger_id is not None and isinstance(sink, HasStaging):
                 self._retrying(sink.claim, ledger_id)
             self._claimed.add(sink.name)

@@ -105,6 +105,7 @@ class OpenDelivery:
         self.coordinator = coordinator_of(
             runtime,
             deferred=self._publisher if behind else None,
+            prepare_joined=self._prepare_joined,
             sleep=self._pause_tries,
             stop_wanted=self._is_stopping,
             timed=self._times,
@@ -119,7 +120,6 @@ class OpenDelivery:
         self._idle, self._drain = threading.Event(), threading.Event()
         self._idle.set()
         self._unprepared = frozenset[SinkName]()
-        self.coordinator.prepare_first = self._prepare_joined
         self._given: tuple[str | None, Mapping[SinkName, Taken]] = (None, ALL_ROWS)
         self.delivering: BatchId | None = None
         self._limit = batches

@@ -149,14 +149,16 @@ def coordinator_of(
     runtime: Runtime,
     *,
     deferred: DeferredPublish | None = None,
+    prepare_joined: Callable[[Sink], None] = lambda _: None,
     sleep: Sleep = time.sleep,
     stop_wanted: Callable[[], bool] = bool,
     timed: Timed = nullcontext,
     of: type[ActingCoordinator] = ActingCoordinator,
 ) -> ActingCoordinator:
-    """Return a coordinator, an object `of` this class, over the runtime's ledger and sinks, not opened yet. `timed`: see `Timed`.
+    """Return a coordinator, an object `of` this class, over the runtime's ledger and sinks, not opened yet.
 
-    `sleep` pauses between tries (seconds). Once `stop_wanted` returns true what was tried twice is not tried again.
+    `prepare_joined`: see `Coordinator`, `timed`: see `Timed`. `sleep` pauses between tries (seconds). Once `stop_wanted`
+    returns true what was tried twice is not tried again.
     """
     return of(
         pipeline=runtime.pipeline,
@@ -167,6 +169,7 @@ def coordinator_of(
         executor=map if len(runtime.sinks) < 2 else partial(map_concurrently, parallel=len(runtime.sinks)),
         timed=timed,
         deferred=deferred,
+        prepare_joined=prepare_joined,
     )
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
-from pyspark.sql.streaming.datasource import SupportsTriggerAvailableNow
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, SupportsTriggerAvailableNow
 
 from penstock.errors import PenstockError
 from penstock.support.error_transport import encode_error
@@ -42,7 +42,16 @@ class Offsets(Protocol):
         ...
 
 
+class LimitedOffsets(Offsets, Protocol):
+    """Offsets that know the limits of a batch, from the source's options."""
+
+    def advance(self, start: Any) -> dict[str, Any]:
+        """Return where the batch ends that begins at `start`; `start` itself if there is nothing new."""
+        ...
+
+
 R = TypeVar("R", bound=Offsets)
+L = TypeVar("L", bound=LimitedOffsets)
 
 
 class PieceReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[R]):
@@ -76,6 +85,22 @@ class PieceReader(DataSourceStreamReader, SupportsTriggerAvailableNow, Generic[R
         """Yield the rows of one piece; called in a task."""
         with carry_errors():
             yield from self.batches_of(partition.value)
+
+
+class LimitedPieceReader(PieceReader[L]):
+    """A `PieceReader` that has no limit of Spark's: its offsets know those of the options."""
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
+        return ReadAllAvailable()
+
+    def latestOffset(  # noqa: N802 - Spark's name
+        self,
+        start: Mapping[str, Any],
+        limit: ReadLimit,  # noqa: ARG002 - Spark's
+    ) -> dict[str, Any]:
+        """Return where the next batch ends."""
+        with carry_errors():
+            return self._offsets.advance(start)
 
 
 @contextmanager

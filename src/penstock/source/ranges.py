@@ -13,7 +13,6 @@ from penstock.source.journal import journals
 from penstock.source.kafka.options import is_kafka
 from penstock.source.kafka.records_again import KafkaRecords
 from penstock.source.kinesis import streams
-from penstock.source.kinesis.settings import settings_in
 from penstock.source.pieces_again import rows_of_pieces
 from penstock.source.rows_again import with_headers_as_asked
 from penstock.source.schema import schema_argument
@@ -82,17 +81,17 @@ class JournalRange:
     def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the events. Raises what the reader raises for events that are gone."""
         from penstock.source.journal.data_source import COLUMNS, JournalStreamReader  # noqa: PLC0415 - Spark 4.2
-        from penstock.source.journal.settings import settings_in as journals_in  # noqa: PLC0415
+        from penstock.source.journal.settings import settings_in  # noqa: PLC0415
 
         start, end = (json.loads(at) if at else {} for at in (offsets.start, offsets.end))
-        return rows_of_pieces(spark, partial(JournalStreamReader, journals_in(self._options)), start, end, columns=COLUMNS)
+        return rows_of_pieces(spark, partial(JournalStreamReader, settings_in(self._options)), start, end, columns=COLUMNS)
 
 
 class KinesisRange:
     """The `ReadsRange` of a stream of Kinesis."""
 
     def __init__(self, name: str, source: Source) -> None:
-        self._settings = settings_in(streams.data_source_options(name, source))
+        self._settings = streams.settings_of(name, source)
 
     def rows(self, spark: "SparkSession", offsets: OffsetRange, files: Sequence[str]) -> "DataFrame":  # noqa: ARG002
         """Return the records. Raises what the reader raises for records that have expired."""

@@ -7,16 +7,15 @@ spark.readStream.format("penstock").option("sink", "lake").load("flights.yaml")
 """
 
 import json
-from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.run.chain.stream import TableStream, with_columns
 from penstock.source.chain.settings import FORMAT, settings_in
-from penstock.source.piece_reader import PieceReader, carry_errors
+from penstock.source.piece_reader import LimitedPieceReader, carry_errors
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -44,24 +43,11 @@ class PenstockDataSource(DataSource):
             return TableStreamReader(with_columns(settings_in(self.options), schema.json()))
 
 
-class TableStreamReader(PieceReader[TableStream]):
+class TableStreamReader(LimitedPieceReader[TableStream]):
     """Reads files of whole batches. Picklable: what it has open is opened again."""
 
     def __init__(self, settings: "ChainSettings") -> None:
         super().__init__(TableStream(settings))
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return no limit of Spark's: the options' are known to the stream."""
-        return ReadAllAvailable()
-
-    def latestOffset(  # noqa: N802 - Spark's name
-        self,
-        start: Mapping[str, Any],
-        limit: ReadLimit,  # noqa: ARG002 - Spark's
-    ) -> dict[str, Any]:
-        """Return where the next batch ends."""
-        with carry_errors():
-            return self._offsets.advance(start)
 
     def batches_of(self, piece: "Piece") -> "Iterator[pa.RecordBatch]":
         from penstock.run.chain.fetch import batches_of

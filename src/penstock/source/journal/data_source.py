@@ -1,17 +1,16 @@
 """Journals as a Python data source of Spark. Tasks find its classes by name. Needs PySpark 4.2, as the reader of Kafka."""
 
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.journal.storage import LocalStorage
 from penstock.source.journal.settings import FORMAT, JournalSettings, settings_in
 from penstock.source.journal.stream import JournalStream
-from penstock.source.piece_reader import PieceReader, carry_errors
+from penstock.source.piece_reader import LimitedPieceReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,25 +38,12 @@ class JournalDataSource(DataSource):
         return JournalStreamReader(settings_in(self.options))
 
 
-class JournalStreamReader(PieceReader[JournalStream]):
+class JournalStreamReader(LimitedPieceReader[JournalStream]):
     """Reads the pieces of journals, one for each journal that has new events."""
 
     def __init__(self, settings: JournalSettings) -> None:
         super().__init__(JournalStream(settings, LocalStorage(), now_us=_now_us))
         self._settings = settings
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return no limit of Spark's: the options' are known to the stream."""
-        return ReadAllAvailable()
-
-    def latestOffset(  # noqa: N802 - Spark's name
-        self,
-        start: Mapping[str, Sequence[int]],
-        limit: ReadLimit,  # noqa: ARG002 - Spark's
-    ) -> dict[str, list[int]]:
-        """Return where the next batch ends."""
-        with carry_errors():
-            return self._offsets.advance(start)
 
     def batches_of(self, piece: "Piece") -> "Iterator[pa.RecordBatch]":
         from penstock.source.journal.fetch import batches_of  # noqa: PLC0415 - not before a task needs it

@@ -1,17 +1,16 @@
 """A stream of Kinesis as a Python data source of Spark. Tasks find its classes by name. Needs PySpark 4.2, as the others."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSource
-from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from pyspark.sql.types import StructType
 
 from penstock.source.kinesis.connection import connect
 from penstock.source.kinesis.settings import FORMAT, KinesisSettings, settings_in
 from penstock.source.kinesis.stream import KinesisStream
-from penstock.source.piece_reader import PieceReader, carry_errors
+from penstock.source.piece_reader import LimitedPieceReader
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -39,25 +38,12 @@ class KinesisDataSource(DataSource):
         return KinesisStreamReader(settings_in(self.options))
 
 
-class KinesisStreamReader(PieceReader[KinesisStream]):
+class KinesisStreamReader(LimitedPieceReader[KinesisStream]):
     """Reads the pieces of shards, one for each shard that has new records. Picklable until it is asked for offsets."""
 
     def __init__(self, settings: KinesisSettings) -> None:
         super().__init__(KinesisStream(settings, partial(connect, settings)))
         self._settings = settings
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802 - Spark's name
-        """Return no limit of Spark's: the options' are known to the stream."""
-        return ReadAllAvailable()
-
-    def latestOffset(  # noqa: N802 - Spark's name
-        self,
-        start: Mapping[str, Any],
-        limit: ReadLimit,  # noqa: ARG002 - Spark's
-    ) -> dict[str, Any]:
-        """Return where the next batch ends."""
-        with carry_errors():
-            return self._offsets.advance(start)
 
     def batches_of(self, piece: "Piece") -> "Iterator[pa.RecordBatch]":
         from penstock.source.kinesis.fetch import batches_of  # noqa: PLC0415 - not before a task needs it

@@ -9,6 +9,7 @@ at its end within the retention time.
 import logging
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 
 from penstock.core.kinesis_offset import ShardOffset
 from penstock.errors import InputLost
@@ -68,12 +69,13 @@ def scan_shard(
 
     Raises InputLost if records before it may be gone, ForeignNumber, Retryable, Failed.
     """
+    begin = partial(_Scanning, kinesis, settings, shard, start, stream=stream, limits=limits)
     for _ in range(_TRIES - 1):
         try:
-            return _Scanning(kinesis, settings, shard, start, stream=stream, limits=limits).read(held)
+            return begin().read(held)
         except IteratorExpired:  # it is five minutes old: the position is looked up anew
             held = None
-    return _Scanning(kinesis, settings, shard, start, stream=stream, limits=limits).read(None)
+    return begin().read(None)
 
 
 class _Scanning:

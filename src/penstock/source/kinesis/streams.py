@@ -23,9 +23,12 @@ def data_source_options(name: str, source: Source) -> Mapping[str, str]:
     return {**given, NAME: name, **by_shard, **({BEGINS: begins} if isinstance(begins, str) else {})}
 
 
+def settings_of(name: str, source: Source) -> KinesisSettings:
+    """Return the settings of the reader of `source`."""
+    return settings_in(data_source_options(name, source))
+
+
 def kinesis_sources(settings: DeliverySettings) -> Mapping[SourceName, KinesisSettings]:
     """Return the sources that are read from Kinesis. Nothing is asked there."""
     sources: Mapping[str, Source] = getattr(settings, "sources", {})
-    return {
-        SourceName(name): settings_in(data_source_options(name, source)) for name, source in sources.items() if is_kinesis(source)
-    }
+    return {SourceName(name): settings_of(name, source) for name, source in sources.items() if is_kinesis(source)}
