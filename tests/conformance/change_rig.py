@@ -85,6 +85,16 @@ class Deleting(Changes):
         return there.values()
 
 
+def newest_by_number(batches: Iterable[Sequence[Row]]) -> Iterable[Row]:
+    """Return of each `id` the row with the greatest `number`; of equal ones the last."""
+    there: dict[object, Row] = {}
+    for row in (row for batch in batches for row in batch):
+        old = there.get(row["id"])
+        if old is None or row["number"] >= old["number"]:
+            there[row["id"]] = row
+    return there.values()
+
+
 class Sequenced(Changes):
     """Of each key the change of the greatest `number` counts; of equal ones the last."""
 
@@ -92,12 +102,7 @@ class Sequenced(Changes):
     more: ClassVar = {"sequence_by": "number"}
 
     def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        there: dict[object, Row] = {}
-        for row in (row for batch in batches for row in batch):
-            old = there.get(row["id"])
-            if old is None or row["number"] >= old["number"]:
-                there[row["id"]] = row
-        return there.values()
+        return newest_by_number(batches)
 
 
 class Kept(Sequenced):

@@ -7,6 +7,7 @@ from tempfile import TemporaryDirectory
 from typing import Any
 
 import pyarrow as pa
+from tests.conformance.change_rig import newest_by_number
 from tests.servers.server import Outside
 
 from penstock.core.model import Publication, Published, SinkName
@@ -235,12 +236,7 @@ class Newest(Overlapping):
         return [{**row, "number": (int(row["raw"]) * 7919 + 15) % 50} for row in super().rows(ids)]
 
     def settle(self, batches: Sequence[Sequence[Row]]) -> Iterable[Row]:
-        there: dict[object, Row] = {}
-        for row in (row for batch in batches for row in batch):
-            old = there.get(row["id"])
-            if old is None or row["number"] >= old["number"]:
-                there[row["id"]] = row
-        return there.values()
+        return newest_by_number(batches)
 
 
 class Versions(Newest):

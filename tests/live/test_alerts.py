@@ -168,33 +168,21 @@ def test_a_place_is_emptied(tmp_path: Path, scrapes: Scrapes) -> None:
     fires(tmp_path, scrapes, "PenstockPlaceLost", "Sink lake only of shop is lost.", sink="lake", account="only", state="lost")
 
 
+def warehouse_fires(tmp_path: Path, scrapes: Scrapes) -> None:
+    scrapes.look(reader(), minutes=15)
+    alert, summary = "PenstockPlaceUnreachable", "Sink warehouse of shop does not answer."
+    fires(tmp_path, scrapes, alert, summary, sink="warehouse", account="", state="unreachable")
+
+
 def test_a_database_does_not_answer(tmp_path: Path, scrapes: Scrapes) -> None:
     Path("warehouse.db").write_bytes(b"no database at all" * 100)
-    scrapes.look(reader(), minutes=15)
-    fires(
-        tmp_path,
-        scrapes,
-        "PenstockPlaceUnreachable",
-        "Sink warehouse of shop does not answer.",
-        sink="warehouse",
-        account="",
-        state="unreachable",
-    )
+    warehouse_fires(tmp_path, scrapes)
 
 
 def test_a_database_server_is_away(tmp_path: Path, scrapes: Scrapes) -> None:
     away = "{type: postgres, url: 'postgresql://ann:any@127.0.0.1:1/shop', table: flights}"
     Path("shop.yaml").write_text(f"{FILE.partition('  warehouse')[0]}  warehouse: {away}\n")
-    scrapes.look(reader(), minutes=15)
-    fires(
-        tmp_path,
-        scrapes,
-        "PenstockPlaceUnreachable",
-        "Sink warehouse of shop does not answer.",
-        sink="warehouse",
-        account="",
-        state="unreachable",
-    )
+    warehouse_fires(tmp_path, scrapes)
 
 
 def test_the_brokers_are_away(tmp_path: Path, scrapes: Scrapes) -> None:

@@ -11,9 +11,8 @@ from typing import Any
 
 import pyarrow.dataset as ds
 from tests.killed import KilledError
-from tests.unit.parquet_target import SCHEMA, rows, stage
+from tests.unit.parquet_target import SCHEMA, plan_of, rows, stage
 
-import penstock
 from penstock.commit.backfill import lacking_batches
 from penstock.commit.beside import BesideCoordinator, GivenBeside, give_beside, is_apart_or_absent
 from penstock.commit.outcome import StagedBatch
@@ -108,8 +107,7 @@ class World:
         self.write(f"offsets/{number}", f'v1\n{{}}\n{{"t":{{"0":{number}}}}}')
 
     def plan(self, *sinks: str) -> DeliveryPlan:
-        made = {name: penstock.Parquet(accounts={"only": self.root / name}) for name in sinks}
-        return penstock.Delivery("flights", home=self.root / "home", sinks=made).plan
+        return plan_of(self.root, *sinks)
 
     @property
     def both(self) -> DeliveryPlan:

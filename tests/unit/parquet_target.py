@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+import penstock
 from penstock.core.model import (
     AccountName,
     Attempt,
@@ -26,6 +27,7 @@ from penstock.core.model import (
     new_nonce,
 )
 from penstock.core.row_hash import row_hashes
+from penstock.run.assembly import DeliveryPlan
 from penstock.sink.parquet import ParquetSink, directory_account
 
 PIPELINE, SINK = PipelineName("flights"), SinkName("lake")
@@ -123,3 +125,9 @@ def seeded() -> random.Random:
     seed = random.randrange(1 << 32)
     print(f"seed {seed}")
     return random.Random(seed)
+
+
+def plan_of(root: Path, *sinks: str) -> DeliveryPlan:
+    """Return the plan of a pipeline in `root`, with an account for each of `sinks`."""
+    made = {name: penstock.Parquet(accounts={"only": root / name}) for name in sinks}
+    return penstock.Delivery("flights", home=root / "home", sinks=made).plan

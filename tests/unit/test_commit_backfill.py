@@ -10,7 +10,7 @@ import pyarrow.dataset as ds
 import pytest
 from tests.conformance.http_rig import endpoint
 from tests.killed import KilledError, is_killed_by
-from tests.unit.parquet_target import SCHEMA, rows, stage
+from tests.unit.parquet_target import SCHEMA, plan_of, rows, stage
 from tests.unit.test_run_operations import Driver
 
 import penstock
@@ -46,8 +46,7 @@ class World:
             driver.go_on(*range(batches))
 
     def plan(self, *sinks: str) -> DeliveryPlan:
-        made = {name: penstock.Parquet(accounts={"only": self.root / name}) for name in sinks}
-        return penstock.Delivery("flights", home=self.root / "home", sinks=made).plan
+        return plan_of(self.root, *sinks)
 
     @property
     def both(self) -> DeliveryPlan:

@@ -9,10 +9,9 @@ from typing import Any
 import pyarrow.dataset as ds
 import pytest
 from tests.killed import KilledError, is_killed_by
-from tests.unit.parquet_target import SCHEMA, rows, stage
+from tests.unit.parquet_target import SCHEMA, plan_of, rows, stage
 from tests.unit.test_run_operations import Driver
 
-import penstock
 from penstock.cli.status import _published
 from penstock.commit.publication import decision_in, replays_without
 from penstock.commit.recent_rows import rows_since
@@ -46,8 +45,7 @@ class World:
         self.drive(0, batches)
 
     def plan(self, *sinks: str) -> DeliveryPlan:
-        made = {name: penstock.Parquet(accounts={"only": self.root / name}) for name in sinks}
-        return penstock.Delivery("flights", home=self.root / "home", sinks=made).plan
+        return plan_of(self.root, *sinks)
 
     @property
     def whole(self) -> DeliveryPlan:
