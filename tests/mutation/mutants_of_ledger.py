@@ -115,6 +115,22 @@ MUTANTS_OF_LEDGER = (
     ),
     Mutant(
         bug=11,
+        name="locks-of-one-file-system-stand-for-those-of-any-other",
+        file=SQLITE_LEDGER,
+        find="            if file_system in _PROVED:\n",
+        replace="            if _PROVED:\n",
+        tests=(f"{OF_SQLITE_LEDGER}::test_of_one_file_system_nothing_follows_for_another",),
+    ),
+    Mutant(
+        bug=11,
+        name="a-file-system-counts-as-proved-before-it-was-asked",
+        file=SQLITE_LEDGER,
+        find="            prove_locks(connection, self._path)\n",
+        replace="            _PROVED.add(file_system)\n            prove_locks(connection, self._path)\n",
+        tests=(f"{OF_SQLITE_LEDGER}::test_of_one_file_system_nothing_follows_for_another",),
+    ),
+    Mutant(
+        bug=11,
         name="nobody-asks-whether-locks-hold",
         file=SQLITE_LEDGER,
         find="            prove_locks(connection, self._path)\n",

@@ -234,6 +234,18 @@ def test_locks_are_the_file_systems_and_asked_for_once(ledger: SqliteLedger, pat
         ledger.prove()
 
 
+def test_of_one_file_system_nothing_follows_for_another(
+    ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ledger.append(opened_entry())
+    monkeypatch.setattr(sqlite, "_PROVED", {path.stat().st_dev + 1})
+    monkeypatch.setattr(self_test, "_TRY_LOCK", f"raise SystemExit({self_test._FREE})")
+    with pytest.raises(StoreIgnoresConditions, match="got it too"):
+        ledger.prove()
+    with pytest.raises(StoreIgnoresConditions, match="got it too"):  # one that failed is asked again
+        ledger.prove()
+
+
 def test_a_damaged_table_is_found_by_the_self_test(ledger: SqliteLedger, path: Path) -> None:
     for entry in islice(chain(), 400):
         ledger.append(entry)
