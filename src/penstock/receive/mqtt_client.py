@@ -2,7 +2,7 @@
 
 paho answers such a message with PUBREC before its user sees it, and the broker forgets it then: its `manual_ack` holds back
 PUBCOMP only. Here the user gets the message at once, and sends PUBREC and PUBCOMP. It takes the place of three of paho's
-methods that are not public; tests/live/test_mqtt.py notices where a version of paho has others.
+methods that are not public, so no version is allowed that was not tried: PUBREC sent too early would lose messages in silence.
 """
 
 from collections.abc import Callable
