@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 from collections import Counter
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from pathlib import Path
 
 import duckdb
@@ -80,6 +80,7 @@ class World:
         self.driver: subprocess.Popen[str] | None = None
         self.kills: Counter[str] = Counter()
         self.lost_bytes, self._lives = 0, 0
+        self._machine = threading.Lock()
 
     def address(self, protocol: str) -> tuple[str, int]:
         host, _, port = self.addresses[protocol].rpartition(":")
@@ -109,16 +110,17 @@ class World:
     def end_receiver(self, how: str) -> None:
         """`how`: killed, or with its machine."""
         assert self.receiver is not None
-        if how == "machine" and self.driver is not None:
+        with self._machine if how == "machine" else nullcontext():
+            if how == "machine" and self.driver is not None:
+                with suppress(ProcessLookupError):
+                    os.kill(self.driver.pid, signal.SIGKILL)
             with suppress(ProcessLookupError):
-                os.kill(self.driver.pid, signal.SIGKILL)
-        with suppress(ProcessLookupError):
-            os.kill(self.receiver.pid, signal.SIGKILL)
-        _, errors = ended(self.receiver)
-        assert self.receiver.returncode in {-signal.SIGKILL, EX_TRY_LATER}, errors
-        self._count(how if self.receiver.returncode == -signal.SIGKILL else "full disk")
-        if how == "machine":
-            self.lost_bytes += self.disk.crash_machine(self._generator)
+                os.kill(self.receiver.pid, signal.SIGKILL)
+            _, errors = ended(self.receiver)
+            assert self.receiver.returncode in {-signal.SIGKILL, EX_TRY_LATER}, errors
+            self._count(how if self.receiver.returncode == -signal.SIGKILL else "full disk")
+            if how == "machine":
+                self.lost_bytes += self.disk.crash_machine(self._generator)
 
     def stop_receiver(self) -> None:
         assert self.receiver is not None
@@ -127,8 +129,10 @@ class World:
         assert (self.receiver.returncode, "Traceback" in errors) == (0, False), errors
 
     def start_driver(self, *arguments: str) -> "subprocess.Popen[str]":
+        """Start it once the machine is up again: it would find files that the test has rewritten in part."""
         environment = {**os.environ, "PYSPARK_PYTHON": sys.executable, **shared_java.environment()}
-        self.driver = Forked(["-m", "penstock", "run", "push.yaml", "--json", *arguments], cwd=self.root, env=environment)
+        with self._machine:
+            self.driver = Forked(["-m", "penstock", "run", "push.yaml", "--json", *arguments], cwd=self.root, env=environment)
         return self.driver
 
     def rows(self) -> dict[str, Counter[Row]]:

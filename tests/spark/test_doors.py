@@ -21,6 +21,7 @@ from pyspark.sql.streaming.readwriter import DataStreamWriter
 import penstock
 from penstock.core.model import SourceName
 from penstock.errors import Failed, Fenced, GuaranteeTooWeak, PenstockError, Usage
+from penstock.run.query import start_streaming
 from penstock.source.open import open_sources
 from penstock.support.error_transport import decode_error
 from tests.servers.fixtures import server, unique
@@ -339,6 +340,28 @@ def test_the_end_of_an_older_query_of_a_delivery_is_not_the_end_of_the_newer(
     assert delivery.opened is not None
     newer.stop()
     assert target.rows() == target.accounts() == {(0,): 1, (1,): 1}
+
+
+def test_what_an_older_query_leaves_of_its_first_offsets_does_not_refuse_the_newer(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes on until Spark starts the newer one, and is interrupted where it is."""
+    (tmp_path / "in").mkdir()
+    target = Target(tmp_path)
+    delivery = target.delivery()
+    older = delivery.start(numbers(spark, tmp_path).writeStream)
+
+    def leave_and_start(*given: Any) -> Any:
+        (tmp_path / "home" / "checkpoint" / "offsets" / ".0.67c1ac74-8d0e-4e2b-a87f-67091fa019b8.tmp").write_text("v1\n")
+        return start_streaming(*given)
+
+    monkeypatch.setattr("penstock.run.delivery.start_streaming", leave_and_start)
+    newer = delivery.start(numbers(spark, tmp_path).writeStream)
+    assert not older.isActive
+    put(tmp_path / "in", "0.csv", 0)
+    newer.processAllAvailable()
+    newer.stop()
+    assert target.rows() == target.accounts() == {(0,): 1}
 
 
 def test_a_drop_in_that_demands_less_is_started(spark: SparkSession, tmp_path: Path, port: int) -> None:

@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JNetworkError
 from pyspark.errors import PySparkException, StreamingQueryException
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
+from penstock.checkpoint.repair import remove_unwritten_start
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, OffsetRange
 from penstock.errors import Fenced, NotPublishedYet, PenstockError, Retryable
 from penstock.observe.batch_record import BatchRecords
@@ -20,7 +23,7 @@ from penstock.observe.last_error import noting_error
 from penstock.observe.progress import RunSummary
 from penstock.observe.state_samples import StateSamples
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of
-from penstock.run.connect import is_of_client, summary_of
+from penstock.run.connect import frame_of_writer, is_of_client, summary_of
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, error_from_query, is_spark_gone
 from penstock.run.interrupt import Interrupt
 from penstock.run.measuring import BusyLook, SparkSteps
@@ -32,16 +35,36 @@ if TYPE_CHECKING:
     from penstock.run.delivery import Delivery
 
 POLL_S = 0.2
+_STOPS_OLDER = "spark.sql.streaming.stopActiveRunOnRestart"
 FENCE_LOOK_S = 15.0
 """Seconds between a run's looks for a newer run. A batch finds out by itself; this is for times without batches."""
 
 
 def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> StreamingQuery:
-    """Start the query that `writer` describes. Raises what kept Spark from it as one of Penstock's errors."""
+    """Start the query that `writer` describes; one of the same session that runs on its checkpoint is stopped first.
+
+    Raises what kept Spark from it as one of Penstock's errors.
+    """
     try:
+        _stop_older(frame_of_writer(writer).sparkSession, checkpoint_of(plan))
         return writer.option("checkpointLocation", plan.spark_checkpoint).start()
     except Exception as error:
         raise error_from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
+
+
+def _stop_older(session: SparkSession, checkpoint: SparkCheckpoint) -> None:
+    """Stop the active query of `checkpoint`, as Spark does when a newer one starts, and remove what that leaves.
+
+    Spark interrupts it where it is, maybe while it writes `offsets/0`, and would refuse to start the newer one for it.
+    """
+    if session.conf.get(_STOPS_OLDER, "true") == "false":
+        return
+    active = session.streams.active
+    query_id = checkpoint.query_id() if active else None
+    for older in active:
+        if older.id == query_id:
+            older.stop()
+            remove_unwritten_start(checkpoint)
 
 
 class Query:
