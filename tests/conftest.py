@@ -73,7 +73,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items.sort(key=lambda item: LAYERS.index(layer_of(item.path)))
     for item in items:
         layer = layer_of(item.path)
-        if layer in HANGS_AFTER_S and item.get_closest_marker("timeout") is None:
+        is_long = "PENSTOCK_SOAK_KILLS" in os.environ and item.get_closest_marker("campaign") is not None
+        if layer in HANGS_AFTER_S and not is_long and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(HANGS_AFTER_S[layer]))
         if layer in {"spark", "crash", "mutation"}:
             item.add_marker(getattr(pytest.mark, layer))
