@@ -160,5 +160,5 @@ class Tombstones(SpooledRig):
 
 def compacted(running: Any, topic: str, directory: Path) -> Tombstones:
     """On a topic of that broker which is compacted all the time."""
-    settings = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_bytes": "16384"}
+    settings = {"cleanup_policy": "compact", "min_cleanable_dirty_ratio": "0.01", "segment_ms": "500"}
     return Tombstones(directory, running.bootstrap, running.topic(topic, **settings))

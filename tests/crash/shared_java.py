@@ -16,10 +16,15 @@ from typing import Any
 from py4j.java_gateway import JavaGateway
 from pyspark import SparkConf
 from pyspark.java_gateway import launch_gateway
+from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_fixed
 
 from penstock.run.java import use_java
 from tests.crash.forked import Forked, unforked
 from tests.servers.kafka import connector
+
+
+class _Starting(Exception):  # noqa: N818 - a state
+    pass
 
 
 class JavaProcess:
@@ -44,10 +49,14 @@ class JavaProcess:
 
     def end_application(self) -> None:
         """Stop what a killed driver left: its Spark application with its tasks and Python workers."""
-        sessions = self.gateway.jvm.org.apache.spark.sql.classic.SparkSession
-        left = sessions.getDefaultSession()
+        contexts = self.gateway.jvm.java.lang.Class.forName("org.apache.spark.SparkContext$")
+        for attempt in Retrying(wait=wait_fixed(0.02), stop=stop_after_delay(60), retry=retry_if_exception_type(_Starting)):
+            with attempt:
+                _require_started(contexts)
+        left = contexts.getField("MODULE$").get(None).getActive()
         if left.isDefined():
-            left.get().sparkContext().stop()
+            left.get().stop()
+        sessions = self.gateway.jvm.org.apache.spark.sql.classic.SparkSession
         sessions.clearDefaultSession()
         sessions.clearActiveSession()
 
@@ -55,6 +64,15 @@ class JavaProcess:
         self.gateway.shutdown()
         self.gateway.proc.stdin.close()
         self.gateway.proc.wait(timeout=30)
+
+
+def _require_started(contexts: Any) -> None:
+    """Raise _Starting while the context of a driver that was killed meanwhile is being made: nobody can stop it yet."""
+    field = contexts.getDeclaredField("contextBeingConstructed")
+    field.setAccessible(True)  # noqa: FBT003 - Java takes it so
+    made = field.get(None)
+    if made is not None and made.isDefined() and not made.get().isStopped():
+        raise _Starting
 
 
 @cache

@@ -24,6 +24,7 @@ WAYS = {
     "replace": {},
     "upsert": {"key": ["id"]},
     "upsert or delete": {"key": ["id"], "deletes": True},
+    "upsert or delete more": {"key": ["id"], "schema": WIDE, "deletes": True},
     "upsert the newest": {"key": ["id"], "schema": SEQUENCED, "sequence_by": "version"},
     "insert_if_absent": {"key": ["id"]},
     "upsert by two": {"key": ["id", "name"], "schema": WIDE},
