@@ -23,7 +23,7 @@ from tests.crash.forked import Forked, unforked
 from tests.servers.kafka import connector
 
 
-class _Starting(Exception):  # noqa: N818 - a state
+class _Starting(Exception):
     pass
 
 
@@ -69,7 +69,7 @@ class JavaProcess:
 def _require_started(contexts: Any) -> None:
     """Raise _Starting while the context of a driver that was killed meanwhile is being made: nobody can stop it yet."""
     field = contexts.getDeclaredField("contextBeingConstructed")
-    field.setAccessible(True)  # noqa: FBT003 - Java takes it so
+    field.setAccessible(True)
     made = field.get(None)
     if made is not None and made.isDefined() and not made.get().isStopped():
         raise _Starting
