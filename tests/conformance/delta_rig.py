@@ -36,7 +36,8 @@ from tests.conformance.lake_rig import (
 from tests.conformance.object_rig import swapped_in
 from tests.servers import duckdb_readers
 from tests.servers.az import ACCOUNT
-from tests.servers.fixtures import accounts_on
+from tests.servers.fixtures import accounts_on, server, unique
+from tests.servers.server import Outside, Place
 
 from penstock.core.model import SinkName
 from penstock.sink.delta.log import DeltaLog, delta_log
@@ -266,8 +267,12 @@ class StoreRig(DeltaRig):
 
     def __init__(self, directory: Path) -> None:
         super().__init__(directory)
-        [(self.place, self.outside)] = accounts_on(delta=self.kind).values()
+        self.place, self.outside = self._place()
         self.storage_options = self.library_options(self.place.options)
+
+    def _place(self) -> tuple[Place, Outside]:
+        [found] = accounts_on(delta=self.kind).values()
+        return found
 
     def library_options(self, options: Mapping[str, str]) -> Mapping[str, str]:
         return {
@@ -328,6 +333,18 @@ class AzureRig(StoreRig):
     @property
     def uri(self) -> str:
         return self.place.url.replace(f"@{ACCOUNT}", "")
+
+
+class GcsRig(StoreRig):
+    """One table in a bucket of Google Cloud Storage."""
+
+    def _place(self) -> tuple[Place, Outside]:
+        running = server("gs")
+        place = running.place_with_xml(unique("delta"))
+        return place, running.outside(place)
+
+    def library_options(self, options: Mapping[str, str]) -> Mapping[str, str]:
+        return object_account(self.place.url, options=options).store.for_delta()
 
 
 class CleanedStoreRig(Cleaned, StoreRig):

@@ -14,6 +14,7 @@ from tests.conformance.delta_rig import (
     CleanedStoreRig,
     DeleteRig,
     DeltaRig,
+    GcsRig,
     HistoryRig,
     IfAbsentRig,
     InlineStoreRig,
@@ -43,7 +44,14 @@ from penstock.testing.conformance import (
 from penstock.testing.conformance.publishing import PublishContract, RaceContract
 from penstock.testing.conformance.verifying import VerifyContract
 
-RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig, "s3": StoreRig, "s3-inline": InlineStoreRig, "az": AzureRig}
+RIGS = {
+    "plain": DeltaRig,
+    "partitioned": PartitionedRig,
+    "s3": StoreRig,
+    "s3-inline": InlineStoreRig,
+    "az": AzureRig,
+    "gs": GcsRig,
+}
 
 
 @pytest.fixture(params=sorted(RIGS))
@@ -88,7 +96,7 @@ class TestDeltaInStoreKilled(CrashContract):
 
     fault_parts = ("delta",)
 
-    @pytest.fixture(params=[StoreRig, AzureRig], ids=named)
+    @pytest.fixture(params=[StoreRig, AzureRig, GcsRig], ids=named)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path) -> StoreRig:
         return request.param(tmp_path)
 

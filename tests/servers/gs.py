@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
+from tests.servers.gs_xml import xml_api
 from tests.servers.server import HOME, NotInstalledError, Place, build, free_port, started, stop
 
 MODULE = "github.com/fsouza/fake-gcs-server@v1.56.1"
@@ -22,8 +23,8 @@ class GcsServer:
 
     kind = "gs"
 
-    def __init__(self, port: int) -> None:
-        self._endpoint = f"http://127.0.0.1:{port}"
+    def __init__(self, port: int, xml: str) -> None:
+        self._endpoint, self._xml = f"http://127.0.0.1:{port}", xml
 
     @property
     def options(self) -> dict[str, str]:
@@ -33,6 +34,11 @@ class GcsServer:
         """An empty bucket with a prefix."""
         self.client().create_bucket(name)
         return Place(f"gs://{name}/lake/table", self.options)
+
+    def place_with_xml(self, name: str) -> Place:
+        """An empty bucket with a prefix, for the library for Delta tables, too."""
+        place = self.place(name)
+        return Place(place.url, {**place.options, "endpoint": self._xml})
 
     def outside(self, place: Place) -> "GcsOutside":
         """That account, looked at from outside."""
@@ -99,6 +105,7 @@ def running(directory: Path) -> Iterator[GcsServer]:
     command = [str(BINARY), "-scheme", "http", "-backend", "memory", *addresses]
     process = started(command, port=port, log=directory / "gcs.log")
     try:
-        yield GcsServer(port)
+        with xml_api(f"http://{here}", directory) as xml:
+            yield GcsServer(port, xml)
     finally:
         stop(process)

@@ -19,6 +19,9 @@ from tests.servers.serving import serving
 Matches = Callable[[str, str], bool]
 """Of a method and a path with its query."""
 
+Answer = tuple[int, list[tuple[str, str]], bytes]
+"""Status, headers and body."""
+
 KINDS = ("lost", "slow down", "reset")
 NOT_FOUND = "not found"
 """As a gateway answers that has lost its way; what the store itself says of a part that is gone looks the same."""
@@ -34,8 +37,8 @@ class Proxy(ThreadingHTTPServer):
 
     daemon_threads = True
 
-    def __init__(self, target: str, *, tls: ssl.SSLContext | None = None) -> None:
-        super().__init__(("127.0.0.1", 0), _Handler)
+    def __init__(self, target: str, *, tls: ssl.SSLContext | None = None, port: int = 0) -> None:
+        super().__init__(("127.0.0.1", port), Handler)
         self._scheme = "http" if tls is None else "https"
         if tls is not None:
             self.socket = tls.wrap_socket(self.socket, server_side=True)
@@ -83,8 +86,9 @@ class Proxy(ThreadingHTTPServer):
             return self.kind
 
 
-class _Handler(BaseHTTPRequestHandler):
+class Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True  # else each body waits for the acknowledgement of its headers
     server: Proxy
 
     def _handle(self) -> None:
@@ -109,7 +113,7 @@ class _Handler(BaseHTTPRequestHandler):
             status, headers, data = 502, [("Content-Type", "text/plain")], b"Bad Gateway"
         self._answer(status, headers, data)
 
-    def _instead(self, kind: str) -> tuple[int, list[tuple[str, str]], bytes] | None:
+    def _instead(self, kind: str) -> Answer | None:
         """What is answered in the server's stead, if it is not asked."""
         if self.server.token and self.headers.get("Authorization") != f"Bearer {self.server.token}":
             return 401, [("Content-Type", "application/json")], _UNAUTHORIZED
@@ -121,7 +125,7 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_GET = do_PUT = do_POST = do_DELETE = do_HEAD = _handle  # noqa: N815 - named by http.server
 
-    def _forward(self, body: bytes) -> tuple[int, list[tuple[str, str]], bytes]:
+    def _forward(self, body: bytes) -> Answer:
         target = self.server.elsewhere.pop(self.path, self.server.target)
         there = http.client.HTTPConnection(target, timeout=30)
         try:

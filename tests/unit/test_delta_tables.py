@@ -135,7 +135,31 @@ def test_the_library_gets_the_credentials_of_the_environment(tmp_path: Path, mon
 
 def test_other_stores_are_refused() -> None:
     with pytest.raises(Usage, match="cannot hold a Delta table"):
-        object_account("gs://bucket/table").store.for_delta()
+        object_account("hdfs://namenode:8020/table").store.for_delta()
+
+
+@pytest.mark.parametrize(
+    ("options", "expected"),
+    [
+        ({}, {}),
+        ({"credentials_file": "/etc/key.json"}, {"google_service_account": "/etc/key.json"}),
+        (
+            {"credentials_file": "/etc/key.json", "endpoint": "https://storage.example"},
+            {"google_service_account": "/etc/key.json", "google_base_url": "https://storage.example"},
+        ),
+    ],
+    ids=["none", "key file", "key file and endpoint"],
+)
+def test_the_library_reaches_google_as_the_account_does(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, str], expected: dict[str, str]
+) -> None:
+    """An endpoint without credentials is in the conformance suite."""
+    monkeypatch.delenv("GOOGLE_APPLICATION_CREDENTIALS", raising=False)
+    store = object_account("gs://flights/raw/table", options=options).store
+    assert store.for_delta() == expected
+    assert store.place.for_delta == "gs://flights/raw/table"
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/etc/default.json")
+    assert store.for_delta() == (expected or {"google_application_credentials": "/etc/default.json"})
 
 
 SECRET = b64encode(b"secret of an account").decode()

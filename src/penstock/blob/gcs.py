@@ -5,6 +5,8 @@ and then removes them, the first one first: from then on nobody can compose them
 `objects.compose`; preconditions of `objects.insert`.
 """
 
+import json
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
@@ -23,6 +25,8 @@ from penstock.blob.http import CountedRequests, KeepClientAuth, first_line_of, n
 from penstock.blob.store import BlobStore, Expiry, Found, Pending, RequestsEach
 
 _COMPOSED_AT_ONCE = 32
+_NOBODY = {"disable_oauth": True, "client_email": "", "private_key": "", "private_key_id": ""}
+"""By which the library for Delta tables sends no credentials. Its option `google_skip_signature` holds for reads only."""
 _T = TypeVar("_T")
 
 
@@ -35,6 +39,19 @@ class GcsStore(BlobStore):
     known_options: ClassVar = ("project", "credentials_file", "endpoint", "timeout_s")
     stages_in: ClassVar = "bucket"
     part_bytes: int = 16 << 20
+
+    def for_delta(self) -> Mapping[str, str]:
+        """Return endpoint and credentials as this client takes them; without options those of the environment."""
+        endpoint, key_file = self.options.get("endpoint"), self.options.get("credentials_file")
+        found = {"allow_http": "true"} if endpoint is not None and endpoint.startswith("http://") else {}
+        if endpoint is not None and key_file is None:
+            return found | {"google_service_account_key": json.dumps({**_NOBODY, "gcs_base_url": endpoint})}
+        if endpoint is not None:
+            found["google_base_url"] = endpoint
+        if key_file is not None:
+            return found | {"google_service_account": key_file}
+        default = os.environ.get("GOOGLE_APPLICATION_CREDENTIALS")
+        return found if default is None else found | {"google_application_credentials": default}
 
     def put(self, key: str, data: bytes, *, tag: str) -> None:
         with self._translate_errors("write", key, changes=True):

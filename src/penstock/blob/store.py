@@ -130,7 +130,7 @@ class BlobStore(ABC):
 
     def for_delta(self) -> Mapping[str, str]:
         """Return the storage options with which the library for Delta tables reaches this place. Raises Usage if none do."""
-        raise Usage(f"{self.url} cannot hold a Delta table of Penstock's yet.", remedy="Use a directory, s3:// or az://.")
+        raise Usage(f"{self.url} cannot hold a Delta table of Penstock's yet.", remedy="Use a directory, s3://, az:// or gs://.")
 
     def requests_sent(self) -> Mapping[str, int]:
         """Return how many requests this process has sent there, by the store's URL."""

@@ -22,10 +22,10 @@ _LOST_BY_DELTA = re.compile(r"%[0-9A-Fa-f]{2}|[\[\]|^\\\x00-\x1f\x7f]")
 
 
 def _delta_path(path: str) -> str:
-    if scheme_of(path) not in {"file", "s3", "az"}:
+    if scheme_of(path) not in {"file", "s3", "az", "gs"}:
         raise complaint_error(
             f"is at {scheme_of(path)}://, where this version writes no Delta tables",
-            remedy="Name a directory, s3://bucket/prefix or az://container@account/prefix.",
+            remedy="Name a directory, s3://bucket/prefix, az://container@account/prefix or gs://bucket/prefix.",
         )
     lost = _LOST_BY_DELTA.search(path)
     if lost is not None:
@@ -43,7 +43,7 @@ class Delta(LakeTable):
     type: Literal["delta"] = Field(default="delta", description="`delta`: a Delta table.")
     path: Annotated[AccountUrl, AfterValidator(_delta_path)] = Field(
         description="The table's directory, relative to the pipeline file, which must be mounted at the same path everywhere; or "
-        "`s3://bucket/prefix`, `az://container@account/prefix`."
+        "`s3://bucket/prefix`, `az://container@account/prefix`, `gs://bucket/prefix`."
     )
     maintenance: DeltaMaintenance | None = Field(
         default=None,
