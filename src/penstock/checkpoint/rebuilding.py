@@ -1,7 +1,8 @@
 """Makes a lost checkpoint again: the files from which Spark goes on with the batch that follows a decided one.
 
 Only for a query without state. The format is version 1 of both logs, which every version of Spark reads for sources without
-names of their own, else version 2 of the offset log. Settings that Spark notes beside offsets only matter to state, so none are written: it takes the session's.
+names of their own, and else version 2 of the offset log. Settings that Spark notes beside offsets only matter to state, so none
+but the names are written: it takes the session's.
 """
 
 import hashlib
