@@ -82,8 +82,7 @@ def test_what_no_names_can_be_given_to_is_left(union: Path) -> None:
     before = content(union)
     with pytest.raises(Refused, match="has sources 0, 1, expected 1 by their places"):
         migrate(union, "right")
-    (union / "sources/left").mkdir()
-    (union / "sources/left/0").write_text("v1")
+    shutil.copytree(union / "sources/1", union / "sources/left")
     with pytest.raises(Refused, match="has a folder sources/left already"):
         migrate(union)
     shutil.rmtree(union / "sources/left")

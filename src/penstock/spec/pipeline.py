@@ -314,7 +314,7 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
     if str(settings.spark.conf.get(SOURCE_EVOLUTION, "false")).lower() == "true":
         remedy = "Take it out, and write `named_sources: true` at the top of the file."
         at = ("spark", "conf", SOURCE_EVOLUTION)
-        found.append(Complaint(message="would name sources, which have a key for it", remedy=remedy, at=at))
+        found.append(Complaint(message="is set by a key of its own", remedy=remedy, at=at))
     return [*found, *own_output_complaints(settings.sinks, settings.paths)]
 
 
