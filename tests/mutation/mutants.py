@@ -31,6 +31,7 @@ from tests.mutation.mutants_of_ledger import MUTANTS_OF_LEDGER
 from tests.mutation.mutants_of_maintenance import MUTANTS_OF_MAINTENANCE
 from tests.mutation.mutants_of_many_tables import MUTANTS_OF_MANY_TABLES
 from tests.mutation.mutants_of_mysql import MUTANTS_OF_MYSQL
+from tests.mutation.mutants_of_named_sources import MUTANTS_OF_NAMED_SOURCES
 from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_preflight import MUTANTS_OF_PREFLIGHT
@@ -61,6 +62,7 @@ _KINDS = (
         MUTANTS_OF_BACKFILL,
         MUTANTS_OF_REPLAY,
         MUTANTS_OF_DELTA,
+        MUTANTS_OF_NAMED_SOURCES,
         MUTANTS_OF_NEWER_ROWS,
         MUTANTS_OF_HISTORY,
         MUTANTS_OF_DUCKDB,

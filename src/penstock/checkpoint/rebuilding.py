@@ -1,7 +1,8 @@
 """Makes a lost checkpoint again: the files from which Spark goes on with the batch that follows a decided one.
 
 Only for a query without state. The format is version 1 of both logs, which every version of Spark reads for sources without
-names of their own. Settings that Spark notes beside offsets only matter to state, so none are written: it takes the session's.
+names of their own, and else version 2 of the offset log. Settings that Spark notes beside offsets only matter to state, so none
+but the names are written: it takes the session's.
 """
 
 import hashlib
@@ -12,9 +13,10 @@ from dataclasses import dataclass
 from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
 from penstock.checkpoint.entries import NO_OFFSET, Severity
 from penstock.checkpoint.files import Files, places_below
+from penstock.checkpoint.migration import encoded_entry
 from penstock.checkpoint.source_log import log_offset
 from penstock.checkpoint.verification import verify_files
-from penstock.core.model import Batch, BatchId, SourceName
+from penstock.core.model import Batch, BatchId, Json, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, Refused
 
@@ -44,17 +46,19 @@ def rebuilt(
     decided_at_ms: int,
     files: Mapping[SourceName, FilesByEnd],
     compact_interval: int,
+    named: bool = False,
 ) -> Rebuilt:
     """Return the checkpoint from which Spark goes on after `batch`, the newest decided one.
 
     `order` names the query's sources in the order of its plan, one for each place where it reads one. `files` are what every
     batch read of each file source. `compact_interval`: how many entries Spark's log of files has between two compacted ones.
+    `named`: Spark is to know the sources by name, each of which is in `order` once.
     """
     content = dict[str, bytes]()
     folders = list(dict.fromkeys(order))
     ranges = {each.source: each for each in batch.offsets}
     for folder, name in enumerate(folders):
-        place, each = f"sources/{folder}", ranges[name]
+        place, each = f"sources/{name if named else folder}", ranges[name]
         if name in files:
             last = log_offset(each.end)
             content |= dict(_source_log(place, files[name], last=-1 if last is None else last, interval=compact_interval))
@@ -63,14 +67,19 @@ def rebuilt(
     batches = [batch.batch_id] if batch.batch_id == 0 else [batch.batch_id - 1, batch.batch_id]
     for batch_id in batches:
         is_last = batch_id == batch.batch_id
-        offsets = [ranges[name].end if is_last else ranges[name].start for name in order]
-        content[f"offsets/{batch_id}"] = _offsets_entry(offsets, planned_at_ms=decided_at_ms - (not is_last))
+        offsets = {name: ranges[name].end if is_last else ranges[name].start for name in order}
+        noted = _noted(planned_at_ms=decided_at_ms - (not is_last))
+        entry = encoded_entry(noted, offsets) if named else _entry_by_place(noted, [offsets[name] for name in order])
+        content[f"offsets/{batch_id}"] = entry
     content |= {f"commits/{batch_id}": _lines([_json({"nextBatchWatermarkMs": 0})]) for batch_id in batches}
     return Rebuilt(batch=batch, metadata=_json({"id": batch.query_id}).encode(), content=content)
 
 
-def _offsets_entry(offsets: Iterable[str | None], *, planned_at_ms: int) -> bytes:
-    noted = {"batchWatermarkMs": 0, "batchTimestampMs": planned_at_ms, "conf": {}}
+def _noted(*, planned_at_ms: int) -> Mapping[str, Json]:
+    return {"batchWatermarkMs": 0, "batchTimestampMs": planned_at_ms, "conf": {}}
+
+
+def _entry_by_place(noted: Mapping[str, Json], offsets: Iterable[str | None]) -> bytes:
     return _lines([_json(noted), *(NO_OFFSET if offset is None else offset for offset in offsets)])
 
 

@@ -134,7 +134,7 @@ class SparkCheckpoint:
         if newest is None:
             raise self._damaged("there is no entry of the offset log")
         folders = {place.name: place.folder for place in self._places(newest, self._entry(newest), source_names)}
-        listed = {each.source: self._input_files(folders[each.source], each.start, each.end) for each in ranges}
+        listed = {each.source: self._input_files(folders.get(each.source, each.source), each.start, each.end) for each in ranges}
         return {name: files for name, files in listed.items() if files is not None}
 
     def beginnings(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Mapping[SourceName, str]:
@@ -170,8 +170,8 @@ class SparkCheckpoint:
         by_name: dict[SourceName, list[str]] = {}
         for position, name in enumerate(names):
             by_name.setdefault(name, []).append(str(position))
-        if entry.named:
-            places = [_Place(name, (name,), name) for name in by_name]
+        if entry.named:  # a source that had no record so far is not in the entry
+            places = [_Place(name, (name,), name) for name in by_name if name in entry.offsets]
         else:
             places = [_Place(name, tuple(keys), str(folder)) for folder, (name, keys) in enumerate(by_name.items())]
         known = {key for place in places for key in place.keys}

@@ -90,6 +90,20 @@ def rebuild(
     _show(performed, as_json=as_json)
 
 
+def migrate(*, file: File, yes: Yes = False, undo: Undo = False, overrides: Overrides = None, as_json: Json = False) -> None:
+    """Have Spark know the sources by their names, where the checkpoint has them by their place; for `named_sources: true`.
+
+    Afterwards sources can be reordered, added and taken out. Needs Spark 4.3, which does not change a checkpoint by itself.
+    """
+    if undo:
+        _undo(file, None, verb="migrate", yes=yes, as_json=as_json)
+        return
+    from penstock.run.migrating import migrate_checkpoint
+
+    chosen = pipeline(file, overrides)
+    _show(migrate_checkpoint(chosen.settings, chosen.plan, yes=yes), as_json=as_json)
+
+
 def gc(
     *,
     path: CheckpointPath,

@@ -5,6 +5,7 @@ is neither is refused; nothing is resolved silently.
 """
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 
 from penstock.core.model import Batch, BatchId, Decision, OffsetRange, SourceName, Summary
 from penstock.errors import BatchForgotten, BatchGap, CheckpointReplaced, OffsetsConflict
@@ -57,7 +58,8 @@ def _require_adjoining(batch: Batch, *, before: Decision | None) -> None:
         return
     ended = {offsets.source: offsets.end for offsets in before.batch.offsets}
     starts = {offsets.source: offsets.start for offsets in batch.offsets}
-    if ended != starts:
+    # I1, I2: what is new begins at its beginning; only sources with names can come and go under one checkpoint
+    if any(ended[source] != starts[source] if source in ended else starts[source] is not None for source in starts):
         last = before.batch.batch_id
         raise OffsetsConflict(
             f"Batch {batch.batch_id} starts at {_show(starts)}, but batch {last} was decided up to {_show(ended)}.",
@@ -71,13 +73,18 @@ def _the_same(batch: Batch, decided: Decision | None) -> Decision:
             f"Spark runs batch {batch.batch_id} again, which is older than every decision that the ledger retains.",
             remedy="This checkpoint is too old to continue from: put the newest one back.",
         )
-    if decided.batch != batch:
+    if _by_source(decided.batch) != _by_source(batch):
         raise OffsetsConflict(
             f"Spark runs batch {batch.batch_id} with {_describe(batch.offsets)}, "
             f"but that batch was decided with {_describe(decided.batch.offsets)}.",
             remedy="The checkpoint is an older copy or another one: put the newest one back, or accept with `penstock adopt`.",
         )
     return decided
+
+
+def _by_source(batch: Batch) -> Batch:
+    """Return `batch` with its sources in the order of their names: those with names can be reordered before it comes again."""
+    return replace(batch, offsets=tuple(sorted(batch.offsets, key=lambda each: each.source)))
 
 
 def _show(offsets: Mapping[SourceName, str | None]) -> str:

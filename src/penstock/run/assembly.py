@@ -111,6 +111,7 @@ def assemble(plan: DeliveryPlan, *, demanded: bool = True) -> Runtime:
         sinks=sinks,
         checkpoint=checkpoint_of(plan),
         sources=plan.sources,
+        named_sources=getattr(plan.settings, "named_sources", None),
         digest=plan.digest,
         demanded=plan.settings.guarantee,
         watch=watch_of(plan.settings),

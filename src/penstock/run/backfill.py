@@ -168,7 +168,7 @@ class _Work:
                 remedy="`penstock run FILE` begins with the first batch, for all sinks.",
             )
         require_continuation(tail.summary, self.runtime.checkpoint)
-        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources)
+        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources, named=self.runtime.named_sources)
         if self.runtime.checkpoint.has_state():
             raise _keeps_state("The query keeps state, by its checkpoint")
         lacking = self._lacking(from_batch)

@@ -38,6 +38,7 @@ from penstock.run.waiting_files import sample_of
 from penstock.source.kafka.executor_checks import ClientCheck, registry_checks
 from penstock.source.kinesis.executor_checks import stream_checks
 from penstock.source.kinesis.streams import kinesis_sources
+from penstock.source.naming import require_nameable
 from penstock.source.unfit_rows import counts_unfit_rows, unfit_rows_in, unfit_warning
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
@@ -106,6 +107,8 @@ def check(settings: PipelineSettings, plan: DeliveryPlan, spark: SparkSession) -
     """Have Spark analyse the query and check all places. Runs no batch, leaves nothing behind. Raises Usage, Refused."""
     frame, sources = frame_of(settings, spark, modules=plan.modules)
     seen = seen_by_spark(frame, tuple(sources))
+    if settings.named_sources:
+        require_nameable(seen.order, settings.sources)
     require_read_once(quarantined(settings), seen.order)
     found = readers(sources, settings)
     claims = claims_of(facts_of_pipeline(settings, frame, spark), plan)

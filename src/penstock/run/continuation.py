@@ -24,6 +24,7 @@ from penstock.errors import (
 from penstock.observe.status import CheckpointPosition
 from penstock.protocols import Ledger
 from penstock.run.application import delivered_by
+from penstock.run.named_sources import problems, require_same_keys
 from penstock.run.runtime import Runtime
 
 
@@ -114,21 +115,33 @@ def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckp
     return error
 
 
-def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
-    """Raise SourcesChanged if `sources`, in the order of the plan, are not those of the newest decision in their order.
+def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName], *, named: bool | None) -> None:
+    """Raise SourcesChanged if Spark would not go on exactly with `sources`, which are in the order of the plan.
 
     Spark knows most sources by their place in the plan alone. It would read one by the log of another, and log what it found
-    there, so this is refused before Spark starts. Costs two reads of the ledger, and some more behind an adoption.
+    there, so this is refused before Spark starts. Of sources with names see `named_sources`. `named`: whether the pipeline names
+    its sources, None where the user's code has opened them. Costs two reads of the ledger, and some more behind an adoption.
     """
-    tail = ledger.tail()
     planned = checkpoint.latest_offsets_id()
+    entry = None if planned is None or not sources else checkpoint.offsets(planned)
+    if entry is None or planned is None:
+        return
+    if named is not None:
+        require_same_keys(entry, checkpoint, named=named)
+    tail = ledger.tail()
     newest = None if tail is None else continued_decision(ledger, tail.summary)
-    if newest is None or planned is None or not sources:
-        return
-    entry = checkpoint.offsets(planned)
-    if entry is None or entry.named:
-        return
-    before = [offsets.source for offsets in newest[0].batch.offsets]
+    if entry.named:
+        decided = None if newest is None else newest[0].batch
+        for problem in problems(
+            ledger, checkpoint, entry, planned=planned, decided=decided, sources=sources, in_code=named is None
+        ):
+            raise problem.as_error()
+    elif newest is not None:
+        _require_places(newest[0].batch, checkpoint, sources)
+
+
+def _require_places(newest: Batch, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
+    before = [offsets.source for offsets in newest.offsets]
     now = list(dict.fromkeys(sources))
     if before != now:
         raise SourcesChanged(
@@ -249,7 +262,8 @@ def batch_in_checkpoint(runtime: Runtime, summary: Summary, batch_id: BatchId) -
     found = continued_decision(runtime.ledger, summary)
     decided = () if found is None else tuple(each.source for each in found[0].batch.offsets)
     is_renamed = not set(decided).issuperset(runtime.sources)
-    names = runtime.source_names(batch_id) if is_renamed or not decided else decided
+    is_own = is_renamed or not decided or runtime.named_sources
+    names = runtime.source_names(batch_id) if is_own else decided
     with suppress(SourcesChanged):
         return runtime.checkpoint.batch(batch_id, names)
     return None

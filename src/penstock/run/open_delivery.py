@@ -361,7 +361,8 @@ class OpenDelivery:
         """Refuse a checkpoint that does not continue the ledger; if at-least-once is demanded, return its adoption instead."""
         try:
             require_continuation(summary, self._runtime.checkpoint)
-            require_sources(self._runtime.ledger, self._runtime.checkpoint, self._runtime.sources)
+            runtime = self._runtime
+            require_sources(runtime.ledger, runtime.checkpoint, runtime.sources, named=runtime.named_sources)
         except Refused:
             if self._runtime.demanded is Guarantee.EXACTLY_ONCE:
                 raise

@@ -3,7 +3,7 @@
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +28,7 @@ from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from
 from penstock.run.interrupt import Interrupt
 from penstock.run.measuring import BusyLook, SparkSteps
 from penstock.run.operations import history_of, offsets_of
+from penstock.source.naming import naming
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -46,8 +47,11 @@ def start_streaming(writer: "DataStreamWriter", plan: DeliveryPlan) -> Streaming
     Raises what kept Spark from it as one of Penstock's errors.
     """
     try:
-        _stop_older(frame_of_writer(writer).sparkSession, checkpoint_of(plan))
-        return writer.option("checkpointLocation", plan.spark_checkpoint).start()
+        session = frame_of_writer(writer).sparkSession
+        _stop_older(session, checkpoint_of(plan))
+        named = getattr(plan.settings, "named_sources", None)  # None: the user's code has opened the sources
+        with nullcontext() if named is None else naming(session, named=named):
+            return writer.option("checkpointLocation", plan.spark_checkpoint).start()
     except Exception as error:
         raise error_from_query(str(error), checkpoint=checkpoint_of(plan), doing="start") from error
 

@@ -57,14 +57,18 @@ def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[So
     entry = _newest(ledger)
     batch = decision_in(entry).batch
     _require_lost(checkpoint, batch)
-    if list(dict.fromkeys(order)) != [each.source for each in batch.offsets]:
+    decided = [each.source for each in batch.offsets]
+    named = settings.named_sources
+    if named:
+        order = [name for name in order if name in decided]  # of others Spark knows nothing yet
+    if sorted(order) != sorted(decided) if named else list(dict.fromkeys(order)) != decided:
         raise SourcesChanged(
             f"The query reads {', '.join(dict.fromkeys(order))}, but batch {batch.batch_id} was decided with "
             f"{', '.join(each.source for each in batch.offsets)}.",
             remedy="Put the sources back as they were, in number, names and order, and run the command again.",
         )
     files = {
-        name: _files_of(ledger, name, place=place)
+        name: _files_of(ledger, name, place=None if named else place)
         for place, name in enumerate(dict.fromkeys(order))
         if _require_known(settings, name) in _FILES
     }
@@ -74,6 +78,7 @@ def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[So
         decided_at_ms=entry.written_at_ms,
         files=files,
         compact_interval=int(settings.spark.conf.get(_INTERVAL, "10")),
+        named=named,
     )
     return replace(plan_rebuild(checkpoint.files, made), notes=tuple(_notes(batch, files)))
 
@@ -126,6 +131,7 @@ def _newest(ledger: Ledger) -> Entry:
 
 def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]") -> Sequence[SourceName]:
     """Return the sources in the order of the plan, one name for each place. Raises Refused for a query that keeps state."""
+    from penstock.source.naming import require_nameable
     from penstock.transform.guarantee import stateful_operators
     from penstock.transform.plan import plan_of, source_order
 
@@ -137,7 +143,10 @@ def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]"
             f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.",
             remedy="Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy.",
         )
-    return source_order(plan, tuple(sources))
+    order = source_order(plan, tuple(sources))
+    if pipeline.settings.named_sources:
+        require_nameable(order, pipeline.settings.sources)
+    return order
 
 
 def _require_known(settings: PipelineSettings, name: SourceName) -> str:
@@ -151,12 +160,18 @@ def _require_known(settings: PipelineSettings, name: SourceName) -> str:
     return kind
 
 
-def _files_of(ledger: Ledger, name: SourceName, *, place: int) -> FilesByEnd:
-    """Return what every batch read of a file source, the `place`-th of the query. Raises Refused if the ledger lacks a list."""
+def _files_of(ledger: Ledger, name: SourceName, *, place: int | None) -> FilesByEnd:
+    """Return what every batch read of a file source, the `place`-th of the query; None if its name tells it.
+
+    Raises Refused if the ledger lacks a list.
+    """
     found = dict[int, tuple[InputFile, ...]]()
     begins: str | None = None
     for decision in _decisions(ledger):
-        each = decision.batch.offsets[place]  # by its place: earlier runs may have had another name for it
+        ranges = decision.batch.offsets  # by its place: earlier runs may have had another name for it
+        each = next((one for one in ranges if one.source == name), None) if place is None else ranges[place]
+        if each is None:  # it was added later
+            continue
         begins, end = each.start, log_offset(each.end)
         if each.end == each.start or end is None:
             continue

@@ -116,7 +116,7 @@ class _Work:
         tail = self.runtime.ledger.tail()
         summary = Summary() if tail is None else tail.summary
         require_continuation(summary, self.runtime.checkpoint)
-        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources)
+        require_sources(self.runtime.ledger, self.runtime.checkpoint, self.runtime.sources, named=self.runtime.named_sources)
         return summary
 
     def plan(self, summary: Summary) -> "tuple[Replay, Sequence[QuarantinedRecord]]":

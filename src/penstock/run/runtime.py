@@ -68,6 +68,8 @@ class Runtime:
     """The quarantine, one of `sinks`, which gets no row of the pipeline. If None, a sink of that name is like any other."""
     rules: RuleCheck | None = None
     """The rules of the sources, None if there are none."""
+    named_sources: bool | None = None
+    """Whether Spark knows the sources by name, None where the user's code has opened them."""
     left: Nonce | None = None
     """The newest entry of the ledger when a client of Spark Connect left the pipeline to its server."""
     publish_on: PublishOn = "driver"
@@ -97,11 +99,18 @@ class Runtime:
         self.ledger.close()
 
     def source_names(self, batch_id: BatchId) -> tuple[SourceName, ...]:
-        """Return the pipeline's names for its sources; for a query that has none, the checkpoint's own."""
-        if self.sources:
+        """Return the pipeline's names for its sources; for a query that has none, the checkpoint's own.
+
+        Of sources that Spark knows by name, those that are in the plan of the batch: others came or went since.
+        """
+        if self.sources and not self.named_sources:
             return self.sources
         entry = self.checkpoint.offsets(batch_id)
-        return () if entry is None else tuple(SourceName(key) for key in entry.by_key())
+        if self.sources and (entry is None or not entry.named):
+            return self.sources
+        keys = () if entry is None else tuple(SourceName(key) for key in entry.by_key())
+        in_order = tuple(name for name in self.sources if name in keys)
+        return (*in_order, *(key for key in keys if key not in in_order))
 
 
 def now_ms() -> int:

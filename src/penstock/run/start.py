@@ -30,6 +30,7 @@ from penstock.run.required_guarantees import batches_without_identity, require_d
 from penstock.run.startable import require_compatible
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import coded_columns, decode_passes
+from penstock.source.naming import naming, require_nameable
 from penstock.source.open import open_sources
 from penstock.spark.column_name import quoted
 from penstock.spec.kafka import Kafka
@@ -63,6 +64,8 @@ def start(
     claims = require_demanded(facts, plan)
     travel_by_value()
     seen = seen_by_spark(frame, tuple(sources), query=facts.plan)
+    if settings.named_sources:
+        require_nameable(seen.order, settings.sources)
     require_compatible(settings, plan, seen=seen)
     plan = _of_this_run(settings, plan, seen.order)
     description = describe(settings, modules=plan.modules, versions=versions_of(seen.version), state=seen.state)
@@ -115,14 +118,15 @@ def frame_of(
 ) -> tuple[DataFrame, Mapping[SourceName, DataFrame]]:
     """Return the DataFrame that is delivered, and those of the sources below it. `decoding`: see `open_sources`. Raises Usage."""
     before = settings_of_rules(spark) if with_rules(settings) else {}
-    sources = open_sources(
-        spark,
-        settings.sources,
-        decoding=decoding,
-        pipeline=settings.pipeline,
-        row_filter=meeting_rules,
-        open_chained=partial(read_chained, pipeline=settings.pipeline),
-    )
+    with naming(spark, named=settings.named_sources):
+        sources = open_sources(
+            spark,
+            settings.sources,
+            decoding=decoding,
+            pipeline=settings.pipeline,
+            row_filter=meeting_rules,
+            open_chained=partial(read_chained, pipeline=settings.pipeline),
+        )
     made = apply_transform(spark, sources, settings.transform, modules=modules)
     if before:
         require_settings(spark, before)  # I8

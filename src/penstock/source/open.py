@@ -19,6 +19,7 @@ from penstock.source.kafka.options import is_kafka, reader_options
 from penstock.source.kafka.reader.opening import read_by_python
 from penstock.source.kinesis.opening import read_kinesis
 from penstock.source.kinesis.streams import is_kinesis
+from penstock.source.naming import stream_reader
 from penstock.source.python_source import can_read
 from penstock.source.rows_again import with_all_columns_read
 from penstock.source.schema import bad_schema, schema_argument
@@ -106,7 +107,7 @@ def open_source(
 def _opened(spark: SparkSession, name: str, source: Source) -> DataFrame:
     if is_kafka(source) and source.reader == "python":
         return read_by_python(spark, name, source)
-    reader = _with_schema(spark.readStream.options(**reader_options(source)), name, source)
+    reader = _with_schema(stream_reader(spark, name).options(**reader_options(source)), name, source)
     try:
         frame = _load(reader, source).alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something

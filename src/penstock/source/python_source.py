@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.errors import DependencyMissing
+from penstock.source.naming import stream_reader
 from penstock.spark.error import lacks_penstock
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ def open_python_source(
     """
     spark.dataSource.register(data_source)
     try:
-        frame = spark.readStream.format(data_source.name()).options(**options).load().alias(name)
+        frame = stream_reader(spark, name).format(data_source.name()).options(**options).load().alias(name)
         _ = frame.schema  # Spark Connect reports errors only when it is asked for something
     except Exception as error:
         if lacks_penstock(str(error)):

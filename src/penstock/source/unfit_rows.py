@@ -9,6 +9,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 - Spark's usual name
 from pyspark.sql.types import StringType, StructField, StructType
 
+from penstock.source.naming import stream_reader
 from penstock.spark.column_name import quoted
 from penstock.spec.file_options import CORRUPT, MODE
 from penstock.spec.source import Source
@@ -50,7 +51,7 @@ def unfit_rows_in(spark: SparkSession, source: Source, schema: StructType, files
 
 def with_unfit_rows_counted(spark: SparkSession, name: str, source: Source, schema: StructType) -> DataFrame:
     """Return the stream of a source of these columns, with its alias, whose query counts the rows that do not fit `schema`."""
-    reader = spark.readStream.options(**{**source.options, CORRUPT: _COLUMN}).schema(_with_column(schema))
+    reader = stream_reader(spark, name).options(**{**source.options, CORRUPT: _COLUMN}).schema(_with_column(schema))
     frame = reader.format(source.format or "").load(source.path).alias(name)
     return frame.observe(f"{_METRIC}{name}", F.count(_COLUMN), F.count_if(_has_no_ends(schema))).drop(_COLUMN)
 

@@ -4,6 +4,9 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any
 
+SOURCE_EVOLUTION = "spark.sql.streaming.queryEvolution.enableSourceEvolution"
+"""Spark's setting by which it demands names of sources, and keeps their offsets by name."""
+
 
 @contextmanager
 def applied(session: Any, settings: Mapping[str, str]) -> Iterator[None]:

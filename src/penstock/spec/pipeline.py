@@ -10,6 +10,7 @@ from typing_extensions import Self
 
 from penstock.core.bad_record import NAME
 from penstock.core.model import Guarantee
+from penstock.spark.session_settings import SOURCE_EVOLUTION
 from penstock.spec.combinations import mode_complaints, own_output_complaints, place_complaints
 from penstock.spec.complaint import Complaint, complaint_error, complaints_error
 from penstock.spec.export import EventTarget, EventTargets, OpenLineage, OpenTelemetry
@@ -35,8 +36,8 @@ from penstock.spec.sql import SQL
 from penstock.spec.state_limits import StateLimits
 
 _ORDER = (
-    "pipeline", "home", "guarantee", "spark", "receive", "sources", "transform", "sinks", "quarantine",
-    "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "publish_on", "retry_timeout",
+    "pipeline", "home", "guarantee", "spark", "receive", "sources", "named_sources", "transform", "sinks",
+    "quarantine", "output_mode", "trigger", "checkpoint", "ledger", "spool", "publish_behind", "publish_on", "retry_timeout",
     "metrics",
     "state_limits", "on_event", "opentelemetry", "openlineage",
 )  # fmt: skip
@@ -215,6 +216,12 @@ class PipelineSettings(DeliverySettings):
         description="Name of each source and its settings. Their number and order are kept for the life of the checkpoint. "
         "`run`, `check` and `explain` need it; a file beside a query that your code starts, for the other commands, does not.",
     )
+    named_sources: bool = Field(
+        default=False,
+        description="Let Spark know the sources by their names and not by their place in the query: under one checkpoint they "
+        "can be reordered, added and taken out. Needs Spark 4.3. Each source is read in one place. A checkpoint that has them by "
+        "place is refused until `penstock checkpoint migrate` was run.",
+    )
     transform: Transform | None = Field(
         default=None, description="A query over the sources; left out, the only source is passed on."
     )
@@ -254,6 +261,7 @@ class PipelineSettings(DeliverySettings):
             home: str | os.PathLike[str],
             sinks: Mapping[str, GivenSink],
             sources: Mapping[str, Source | Mapping[str, Any]] = ...,
+            named_sources: bool = False,
             guarantee: Guarantee | Literal["exactly_once", "at_least_once"] = Guarantee.EXACTLY_ONCE,
             spark: Spark | Mapping[str, Any] = ...,
             receive: Receive | Mapping[str, Any] | None = None,
@@ -303,6 +311,10 @@ def source_complaints(settings: PipelineSettings) -> list[Complaint]:
         found.append(Complaint(message=message, remedy="Add transform: {sql: …} that joins or unites them.", at=("transform",)))
     if not settings.trigger.batches_have_identity:
         found += [_lossy(name, source) for name, source in settings.sources.items() if source.is_read_again]
+    if str(settings.spark.conf.get(SOURCE_EVOLUTION, "false")).lower() == "true":
+        remedy = "Take it out, and write `named_sources: true` at the top of the file."
+        at = ("spark", "conf", SOURCE_EVOLUTION)
+        found.append(Complaint(message="is set by a key of its own", remedy=remedy, at=at))
     return [*found, *own_output_complaints(settings.sinks, settings.paths)]
 
 

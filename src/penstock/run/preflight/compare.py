@@ -20,8 +20,10 @@ from penstock.protocols import Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, quarantine_of, sink_of
 from penstock.run.continuation import require_continuation, require_sources
 from penstock.run.ledger_match import require_present
+from penstock.run.named_sources import has_own_name
 from penstock.run.preflight.change import PipelineChange, Preflight, Ruling, Verdict, breaking, safe, worst_first
 from penstock.run.preflight.description import RunDescription, Values, describe, recorded_run
+from penstock.run.preflight.named_rules import NamedSources, names_ruling
 from penstock.run.preflight.query_rules import (
     COLUMNS,
     QueryNow,
@@ -145,11 +147,14 @@ class _Comparison:
         read = {each.source.partition("#")[0] for each in self._decision.batch.offsets}
         before = dict.fromkeys(read, None) if self._last is None else self._last.sources
         now = self._now.sources
-        for name in sorted(before.keys() - now.keys()):
-            yield PipelineChange.by(removed_ruling(was_read=name in read), f"sources.{name}", before="", now=None)
+        yield from self._keys()
+        gone = sorted(before.keys() - now.keys())
+        for name in gone:
+            yield PipelineChange.by(self._removed(name, was_read=name in read), f"sources.{name}", before="", now=None)
         for name in sorted(now.keys() - before.keys()):
-            yield PipelineChange.by(added_ruling(is_read=self._is_read(name)), f"sources.{name}", before=None, now="")
-        if before.keys() == now.keys():
+            ruling = self._added(name, instead_of=next((each for each in gone if each in read), None))
+            yield PipelineChange.by(ruling, f"sources.{name}", before=None, now="")
+        if before.keys() == now.keys() or self._named is not None:
             yield from self._order()
         for name, values in self._both(before, now):
             for key, old, new in _different(values, now[name]):
@@ -163,18 +168,48 @@ class _Comparison:
             return ruling
         return replay_ruling(key, newest) or ruling
 
+    @cached_property
+    def _named(self) -> NamedSources | None:
+        """What the sources mean if both the checkpoint and the file have them by name."""
+        if self._entry is None or not self._entry.named or not self.settings.named_sources:
+            return None
+        if self.seen is None:
+            return NamedSources(problems=())
+        decided = self._decision.batch
+        return NamedSources.of_plan(self.ledger, self._checkpoint, self._entry, decided=decided, order=self.seen.order)
+
+    def _keys(self) -> Iterator[PipelineChange]:
+        """Yield whether the file wants names of sources that the checkpoint does not have, or the other way round."""
+        if self._entry is None or self._entry.named is self.settings.named_sources:
+            return
+        decided = [each.source for each in self._decision.batch.offsets]
+        ruling = names_ruling(named=self.settings.named_sources, can_migrate=has_own_name(self._entry, decided))
+        before, now = (str(value).lower() for value in (self._entry.named, self.settings.named_sources))
+        yield PipelineChange.by(ruling, "named_sources", before=before, now=now)
+
+    def _removed(self, name: str, *, was_read: bool) -> Ruling:
+        named = self._named
+        return removed_ruling(was_read=was_read) if named is None else named.removed(name, was_read=was_read)
+
+    def _added(self, name: str, *, instead_of: str | None) -> Ruling:
+        named, is_read = self._named, self._is_read(name)
+        return added_ruling(is_read=is_read) if named is None else named.added(name, is_read=is_read, instead_of=instead_of)
+
     def _is_read(self, name: str) -> bool | None:
         return None if self.seen is None else name in {each.partition("#")[0] for each in self.seen.order}
 
     def _order(self) -> Iterator[PipelineChange]:
-        if self.seen is None:
+        if self.seen is None or self._entry is None:
             return
-        try:
-            require_sources(self.ledger, self._checkpoint, self.seen.order)
-        except SourcesChanged as changed:
+        ruling = None if self._named is None else self._named.order()
+        if not self._entry.named:
+            try:
+                require_sources(self.ledger, self._checkpoint, self.seen.order, named=None)
+            except SourcesChanged as changed:
+                ruling = breaking(changed.message, action=changed.remedy)
+        if ruling is not None:
             before = ", ".join(each.source for each in self._decision.batch.offsets)
             now = ", ".join(dict.fromkeys(self.seen.order))
-            ruling = breaking(changed.message, action=changed.remedy)
             yield PipelineChange.by(ruling, "sources in their order", before=before, now=now)
 
     @staticmethod
