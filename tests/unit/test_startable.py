@@ -277,6 +277,13 @@ def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp
     assert "-Xss16m" in error.remedy
 
 
+def test_input_that_was_moved_is_told_with_both_directories(tmp_path: Path) -> None:
+    text = "java.lang.IllegalArgumentException: Wrong basePath /new/incoming for the root path: file:/old/incoming/g5.csv\n\tat x"
+    error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
+    assert "such as file:/old/incoming/g5.csv, and the source reads /new/incoming now" in error.message
+    assert "put the input back there" in error.remedy
+
+
 THROWN = "org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local"
 
 
