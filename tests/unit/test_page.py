@@ -18,7 +18,7 @@ from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
 from tests.unit.rewound_world import RewoundWorld
 
 from penstock.cli.app import main
-from penstock.core.model import BatchId, PipelineName, Position, Rewound, SinkName
+from penstock.core.model import BatchId, PipelineName, Position, Rewound, SinkName, SourceName
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.batch_life import StepKind
@@ -30,12 +30,13 @@ from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
 from penstock.observe.page.serving import Pages
 from penstock.observe.page.watched import RECENT, RecentRows, Watched
-from penstock.observe.status import PlaceState, Status
+from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import StatusReader
 from penstock.protocols import Ledger
 from penstock.run.pipeline import Pipeline
 
 TOKEN = "not-for-everyone"
+WAITING = WaitingFiles(source=SourceName("s"), files=1, size_bytes=22, oldest_ms=NOW_MS)
 DOCS = Path(__file__).parents[2] / "docs/howto/page.md"
 
 
@@ -139,6 +140,15 @@ def test_what_is_published_is_said_while_the_newest_batch_is_not_known(
 
     page = report([replace(shop, reader=StatusReader(status, pipeline="shop"))], now_ms=NOW_MS)
     assert said in require_harmless(page).text
+
+
+def test_a_pipeline_that_delivered_nothing_has_not_published_everything(shop: Watched) -> None:
+    def status(known: Status | None) -> Status:
+        return replace(shop.reader.status(), last_batch_id=None, unsettled=None, tail=None, waiting=(WAITING,))
+
+    text = require_harmless(report([replace(shop, reader=StatusReader(status, pipeline="shop"))], now_ms=NOW_MS)).text
+    assert "Published nothing yet Driver" in text
+    assert "1 file " in text
 
 
 def test_a_report_of_many_pipelines_stays_small_too(shop: Watched) -> None:

@@ -43,6 +43,7 @@ from penstock.source.unfit_rows import counts_unfit_rows, unfit_rows_in, unfit_w
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
+from penstock.support.formatting import counted
 from penstock.support.secret import scrub
 from penstock.transform.selection import taken_of
 
@@ -152,7 +153,8 @@ def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, Data
             yield Finding(subject=subject, ok=True, warns=True, message=f"Some files cannot be read: {reason}")
             continue
         if unfit:
-            message = unfit_warning(name, f"{unfit:,} of {every:,} rows in {len(files)} files that were looked at do")
+            looked_at = counted(len(files), "file that was", "files that were")
+            message = unfit_warning(name, f"{unfit:,} of {every:,} rows in {looked_at} looked at do")
             yield Finding(subject=subject, ok=True, warns=True, message=message)
 
 
