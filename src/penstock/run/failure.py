@@ -124,7 +124,7 @@ def _moved_input(text: str, *, doing: str) -> PenstockError | None:
     """Return the error of a query whose input, or whose pipeline file, was moved to another directory, None if it was not."""
     found = _MOVED_INPUT.search(text)
     if found is None:
-        return None
+        return _stopped_session(text, doing=doing)
     return Failed(
         f"Spark could not {doing} the query: it knows input files by their absolute path, such as {found[2]}, and the source "
         f"reads {found[1]} now.",
@@ -133,6 +133,17 @@ def _moved_input(text: str, *, doing: str) -> PenstockError | None:
     )
 
 
+def _stopped_session(text: str, *, doing: str) -> PenstockError | None:
+    """Return the error of a query over a session that was stopped, as by a cell of a notebook, None if it was not."""
+    if _STOPPED not in text:
+        return None
+    return Failed(
+        f"Spark could not {doing} the query: its session was stopped.",
+        remedy="Make a session, and the streaming DataFrame by it, and start the delivery again: nothing was lost.",
+    )
+
+
+_STOPPED = "Cannot call methods on a stopped SparkContext"
 _MOVED_INPUT = re.compile(r"Wrong basePath (\S+) for the root path: (\S+?)\.?(?=\s|$)")
 
 
