@@ -100,7 +100,7 @@ def _page(url: str) -> str:
     while True:
         with urlopen(url, timeout=60) as answer:  # noqa: S310 - of this machine
             page: str = answer.read().decode()
-        if "on its way" not in page:
+        if "the driver publishes batch" not in page:
             return page
         assert time.monotonic() < deadline, "a batch is always on its way"
         time.sleep(0.3)

@@ -81,6 +81,19 @@ def test_a_file_that_was_cut_short_is_delivered_again_once_the_remedy_is_carried
     require_unchanged(BatchId(3), inputs)
 
 
+def test_files_that_are_gone_for_good_count_as_empty_once_the_remedies_are_carried_out(files: list[Path]) -> None:
+    """Each refusal names one of them."""
+    inputs = {S: [listed(path) for path in files]}
+    for path in files:
+        path.unlink()
+    for _ in files:
+        with pytest.raises(InputChanged, match="gone") as raised:
+            require_unchanged(BatchId(3), inputs)
+        subprocess.run(raised.value.remedy.rpartition(": ")[2].removesuffix("."), shell=True, check=True)  # as a person would
+    require_unchanged(BatchId(3), inputs)
+    assert [path.read_text() for path in files] == [""] * len(files)
+
+
 def test_the_remedy_for_a_file_on_hdfs_names_its_time() -> None:
     assert refused("hdfs://name:8020/in/a.csv", seen=FileState(size_bytes=1, modified_ms=7)).endswith(
         "expected: 1700000000123 ms, by the operation SETTIMES of WebHDFS."

@@ -246,6 +246,14 @@ def test_the_makefile_lists_its_targets(tmp_path: Path, template: Template) -> N
     assert all("\t" in line for line in done.stdout.splitlines())
 
 
+def test_the_first_target_that_needs_orders_makes_some(tmp_path: Path) -> None:
+    """Else `make check`, which comes before `make run` in `make help`, is refused for want of the directory."""
+    project = make_project(tmp_path / "shop", Template.FILES)
+    command = ["make", "-n", "check", "PENSTOCK=penstock", "PYTHON=python3"]
+    done = subprocess.run(command, cwd=project.directory, capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines() == ["python3 generate.py", "penstock check pipeline.yaml"]
+
+
 def test_the_generator_adds_different_orders_each_time(tmp_path: Path) -> None:
     make_project(tmp_path, Template.FILES)
     for _ in range(2):

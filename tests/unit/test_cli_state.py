@@ -89,6 +89,15 @@ def test_an_aggregation(capsys: pytest.CaptureFixture[str]) -> None:
     assert operator["measured"]["growth"]["rows_per_day"] == 10_000
 
 
+def test_growth_that_was_measured_for_seconds_is_not_said_for_a_day(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    use("aggregation")
+    monkeypatch.setattr("penstock.cli.state.MEASURED_MS", 2 * DAY_MS)
+    note(1_000_000, 1_100_000, name="stateStoreSave")
+    assert "a day" not in ran(capsys)[1]
+
+
 def test_variables_of_user_code(capsys: pytest.CaptureFixture[str]) -> None:
     use("rocksdb")
     out = " ".join(ran(capsys)[1].split())

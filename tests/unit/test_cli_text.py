@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from rich.console import Console, RenderableType
 
+from penstock.blob.client import Failure, error_for
 from penstock.cli.check import _code as check_code
 from penstock.cli.check import _costs as costs_text
 from penstock.cli.check import _explanation as explain_text
@@ -242,6 +243,39 @@ def test_one_cause_is_counted_once() -> None:
     ]
     assert plain(report)["causes"][0]["message"] == denied
     assert CheckReport(pipeline="p", demanded=Guarantee.EXACTLY_ONCE, given=Guarantee.EXACTLY_ONCE, claims=(), findings=()).ok
+
+
+def test_one_password_of_a_server_and_one_key_of_an_account_are_each_one_cause() -> None:
+    """All databases of a server have the same users, and all containers of an account of Azure the same keys."""
+    by_login = [
+        Finding(subject=f"sink {name}", ok=False, message=f"The login at db:5432/{name} fails: for user 'shop'. Correct it.")
+        for name in ("one", "two")
+    ]
+    places = ("az://a@acc/EWR/check/17", "az://a@acc/JFK/marks/", "az://b@acc/spool/check/9")
+    denied, away = Failure.CREDENTIALS, Failure.UNCHANGED
+    by_store = [
+        Finding(subject=place, ok=False, message=str(error_for(kind, "no", act="create", where=place, changes=True)))
+        for kind in (denied, away)
+        for place in (*places, "s3://lake/x", "s3://other/x")
+    ]
+    found = causes_of([*by_login, *by_store])
+    assert [cause.subjects for cause in found] == [
+        ("sink one", "sink two"),
+        places,
+        ("s3://lake/x",),
+        ("s3://other/x",),
+        places,
+        ("s3://lake/x",),
+        ("s3://other/x",),
+    ]
+
+
+def test_containers_that_are_missing_are_a_cause_each() -> None:
+    missing = [
+        Finding(subject=where, ok=False, message=str(error_for(Failure.MISSING, "no", act="list", where=where, changes=False)))
+        for where in ("az://a@acc/EWR", "az://b@acc/EWR")
+    ]
+    assert len(causes_of(missing)) == 2
 
 
 def test_three_sinks_of_one_unusable_database_have_one_cause(tmp_path: Path) -> None:

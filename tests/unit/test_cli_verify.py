@@ -79,6 +79,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
         "digest": "xxhash64+nulls",
         "unseen": None,
         "rows": None,
+        "other_ledger": None,
     }
     text = printed(verify_text(found))
     assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text

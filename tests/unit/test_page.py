@@ -10,6 +10,7 @@ from html.parser import HTMLParser
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import Thread
+from typing import Literal
 from urllib.parse import quote
 
 import pytest
@@ -17,23 +18,25 @@ from tests.unit.page_world import BATCHES, HOSTILE, NOW_MS, make_world
 from tests.unit.rewound_world import RewoundWorld
 
 from penstock.cli.app import main
-from penstock.core.model import PipelineName, Position, Rewound, SinkName
+from penstock.core.model import BatchId, PipelineName, Position, Rewound, SinkName, SourceName
 from penstock.errors import PenstockError, Retryable
 from penstock.ledger.open import open_ledger
 from penstock.observe.batch_life import StepKind
 from penstock.observe.condition import State
+from penstock.observe.driver import Driver
 from penstock.observe.endpoint import server_of
 from penstock.observe.last_error import LastError
 from penstock.observe.listening import Listening
 from penstock.observe.page.report import LARGEST_BYTES, report
 from penstock.observe.page.serving import Pages
 from penstock.observe.page.watched import RECENT, RecentRows, Watched
-from penstock.observe.status import PlaceState
+from penstock.observe.status import PlaceState, Status, WaitingFiles
 from penstock.observe.status_reader import StatusReader
 from penstock.protocols import Ledger
 from penstock.run.pipeline import Pipeline
 
 TOKEN = "not-for-everyone"
+WAITING = WaitingFiles(source=SourceName("s"), files=1, size_bytes=22, oldest_ms=NOW_MS)
 DOCS = Path(__file__).parents[2] / "docs/howto/page.md"
 
 
@@ -119,6 +122,33 @@ def test_a_report_says_what_there_is_and_stays_small(shop: Watched) -> None:
     assert "penstock run shop.yaml" in found.text
     assert "<script>alert(1)</script>" in found.text
     assert r"\u202egnp" in found.text
+
+
+@pytest.mark.parametrize(
+    ("state", "said"),
+    [
+        ("running", "Published up to batch 128 the driver publishes batch 129 Driver"),
+        ("ended", "Published up to batch 128 a sink does not say whether it shows batch 129 Driver"),
+    ],
+)
+def test_what_is_published_is_said_while_the_newest_batch_is_not_known(
+    shop: Watched, state: Literal["running", "ended"], said: str
+) -> None:
+    def status(known: Status | None) -> Status:
+        found = replace(shop.reader.status(), unsettled=BatchId(129), lacking=None)
+        return replace(found, driver=Driver(state=state, text="process 7 of this machine"))
+
+    page = report([replace(shop, reader=StatusReader(status, pipeline="shop"))], now_ms=NOW_MS)
+    assert said in require_harmless(page).text
+
+
+def test_a_pipeline_that_delivered_nothing_has_not_published_everything(shop: Watched) -> None:
+    def status(known: Status | None) -> Status:
+        return replace(shop.reader.status(), last_batch_id=None, unsettled=None, tail=None, waiting=(WAITING,))
+
+    text = require_harmless(report([replace(shop, reader=StatusReader(status, pipeline="shop"))], now_ms=NOW_MS)).text
+    assert "Published nothing yet Driver" in text
+    assert "1 file " in text
 
 
 def test_a_report_of_many_pipelines_stays_small_too(shop: Watched) -> None:

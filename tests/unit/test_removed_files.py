@@ -61,6 +61,7 @@ def test_whole_batches_are_accepted_and_what_is_left_is_verified(world: World) -
     text = printed(acceptance_text(asked))
     assert text[-2] == "Missing, with nothing else wrong there: 4 files with 6 rows. Nothing was changed."
     assert text[-1] == "If all of it was removed on purpose, record that with --yes --reason TEXT."
+    assert not any("--accept-removed" in line for line in text), "that is the command which prints this"
     done = world.accept()
     assert done.done
     assert done.verification.ok, done.verification

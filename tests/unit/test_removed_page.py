@@ -42,6 +42,28 @@ def test_the_commands_of_the_page_do_what_it_shows(tmp_path: Path, capsys: pytes
     assert "removal_accepted" in listed
 
 
+def test_a_verification_names_the_command_with_its_file(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lake = Lake(tmp_path)
+    lake.run(range(2))
+    next(iter(lake.listed("a"))).unlink()
+    _, text = said("penstock verify flights.yaml", lake, capsys)
+    assert text.endswith(f"If whole files were removed on purpose: `penstock verify {lake.file} --accept-removed`.")
+
+
+def test_a_verification_with_another_ledger_tells_to_put_the_right_one_back(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As after `home` was moved or not mounted: its advice for foreign files would be to take all that was delivered away."""
+    lake = Lake(tmp_path)
+    lake.run(range(2))
+    lake.replace("sqlite:///ledger.db", "sqlite:///not-mounted/ledger.db")
+    code, text = said("penstock verify flights.yaml", lake, capsys)
+    assert code == 5
+    assert "is empty: another ledger, or an older copy, is in its place. Put that ledger back" in text
+    assert "take away" not in text
+    assert "Before you take it away" not in text
+
+
 def test_options_that_belong_to_it_are_refused_without_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     lake = Lake(tmp_path)
     for words in ("--yes --reason old", "--before 3", "--forgotten", "--accept-removed --yes"):

@@ -1,5 +1,7 @@
 """Savepoints and rewinds of one pipeline: which savepoint still stands, and what a refusal tells to do."""
 
+from pathlib import Path
+
 import pytest
 from tests.unit import rewound_world
 from tests.unit.rewound_world import RewoundWorld
@@ -7,10 +9,10 @@ from tests.unit.rewound_world import RewoundWorld
 import penstock
 from penstock.core import faults
 from penstock.core.model import SinkName
-from penstock.errors import LedgerMismatch, PenstockError, Refused
+from penstock.errors import Failed, LedgerMismatch, PenstockError, Refused
 from penstock.run.operations import verify
 from penstock.run.rewind import Rewind
-from penstock.run.savepoints import check, create, place_of, restore
+from penstock.run.savepoints import check, create, place_of, remove, restore
 
 delivered, world = rewound_world.delivered, rewound_world.world
 
@@ -34,6 +36,20 @@ def test_a_savepoint_of_a_batch_that_was_taken_back_is_none_any_more(world: Rewo
     assert put_back(world, "early").done
     assert world.batches() == [0, 1]
     assert verify(world.plan).ok
+
+
+def test_a_place_that_cannot_be_made_is_told(world: RewoundWorld, tmp_path: Path) -> None:
+    """As on a file system that is read-only."""
+    (tmp_path / "file").touch()
+    with pytest.raises(Failed, match=r"file/points could not be created: a file is where a directory is expected\."):
+        create(world.plan, "late", place_of(world.plan, to=str(tmp_path / "file/points"), options=None))
+
+
+def test_as_many_files_are_deleted_as_were_said(world: RewoundWorld) -> None:
+    place = place_of(world.plan, to=None, options=None)
+    create(world.plan, "late", place)
+    asked = remove("late", place, yes=False)
+    assert remove("late", place, yes=True) == asked > 0
 
 
 def test_a_sink_that_is_ahead_is_taken_out_of_the_file_for_it(world: RewoundWorld) -> None:

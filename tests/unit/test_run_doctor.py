@@ -105,6 +105,15 @@ def test_nothing_is_pending_before_the_first_run(capsys: pytest.CaptureFixture[s
     assert not Path("lake").exists(), "it only looks"
 
 
+def test_a_table_that_was_made_and_got_nothing_is_empty(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("flights.yaml").write_text(FILE + WAREHOUSE)
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
+        (_, warehouse) = runtime.sinks
+        warehouse.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
+        coordinator_of(runtime).open(opened_by_this_process(runtime))
+    assert {account["state"] for account in doctor(capsys, code=0)["accounts"]} == {"empty"}
+
+
 def test_a_sink_without_a_marker_is_empty_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:
     Path("flights.yaml").write_text(FILE.partition("  lake")[0] + "  shown: {type: memory}\n")
     assert doctor(capsys, code=0)["accounts"][0]["state"] == "empty"

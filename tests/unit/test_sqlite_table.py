@@ -166,6 +166,24 @@ def test_a_table_that_would_change_or_lose_values_is_refused(target, ddl, messag
         table.sink()
 
 
+def test_a_column_that_the_rows_do_not_fit_is_told_with_a_cast_that_fits(target):
+    table = target()
+    table.sql("CREATE TABLE t (id REAL, name TEXT)")
+    with pytest.raises(Refused) as refused:
+        table.sink()
+    assert (
+        "Cast the column in the transform, or in `select` of the sink, as in `CAST(id AS DOUBLE) AS id`." in refused.value.remedy
+    )
+
+
+def test_a_column_that_the_table_lacks_can_be_left_out(target):
+    table = target()
+    table.sql("CREATE TABLE t (id INTEGER)")
+    with pytest.raises(Refused) as refused:
+        table.sink()
+    assert refused.value.remedy.endswith("Or leave it out: `exclude: [name]` of the sink.")
+
+
 def test_a_table_that_fits_is_taken_as_it_is(target):
     table = target()
     table.sql("CREATE TABLE T (ID int primary key, Twice AS (id * 2), NAME varchar(10) NOT NULL)")

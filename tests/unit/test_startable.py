@@ -277,6 +277,20 @@ def test_a_thread_of_spark_without_stack_is_told_with_the_setting_that_helps(tmp
     assert "-Xss16m" in error.remedy
 
 
+def test_input_that_was_moved_is_told_with_both_directories(tmp_path: Path) -> None:
+    text = "java.lang.IllegalArgumentException: Wrong basePath /new/incoming for the root path: file:/old/incoming/g5.csv\n\tat x"
+    error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path))
+    assert "such as file:/old/incoming/g5.csv, and the source reads /new/incoming now" in error.message
+    assert "put the input back there" in error.remedy
+
+
+def test_a_session_that_a_notebook_stopped_is_told(tmp_path: Path) -> None:
+    text = "while calling o7.start.\n: java.lang.IllegalStateException: Cannot call methods on a stopped SparkContext."
+    error = error_from_query(text, checkpoint=SparkCheckpoint(tmp_path), doing="start")
+    assert error.message == "Spark could not start the query: its session was stopped."
+    assert error.remedy.startswith("Make a session, and the streaming DataFrame by it")
+
+
 THROWN = "org.apache.spark.SparkException: Master must either be yarn or start with spark, k8s, or local"
 
 

@@ -107,6 +107,20 @@ def test_a_lost_checkpoint_is_a_conflict_that_names_the_command(capsys: pytest.C
     assert found["text"].endswith("`penstock checkpoint rebuild FILE` makes it again from the ledger.")
 
 
+def test_the_command_that_mends_a_lost_checkpoint_is_said_with_the_file(capsys: pytest.CaptureFixture[str]) -> None:
+    deliver(last_fails=False)
+    shutil.rmtree("state/checkpoint")
+    assert "`penstock checkpoint rebuild flights.yaml` makes it again" in said(capsys)
+
+
+def test_an_input_directory_that_is_missing_is_not_taken_for_an_empty_one(capsys: pytest.CaptureFixture[str]) -> None:
+    directory = Path("incoming").absolute()
+    directory.rename("elsewhere")
+    assert status(capsys)["waiting_unknown"] == [f"events: {directory} does not exist"]
+    Path("elsewhere").rename(directory)
+    assert "waiting     events: no file" in said(capsys)
+
+
 def ended_process() -> int:
     process = subprocess.Popen([sys.executable, "-c", ""])
     process.wait()

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from datetime import datetime
 from enum import Enum
 from threading import Lock, local
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.blob.url import BlobUrl
 from penstock.errors import Failed, OutcomeUnknown, PenstockError, Retryable, Usage
@@ -66,6 +66,23 @@ _QUERY = re.compile(r"(?<=\S)\?\w[\w.~%+&=/;,@!$*-]*")
 """The query of a request's URL: long, useless to people, and some clients write credentials there."""
 
 
+_RENEW_ACCESS: Final = (
+    "Renew or correct the account's credentials and permissions, then start again: what was decided is not lost."
+)
+_TRY_AGAIN: Final = "Try again. If it fails again, check the network, the account's URL and its options."
+_COULD_NOT: Final = re.compile(r"Could not [\w ]+ ([a-z0-9]+://)(?:[^/@\s]+@)?([^/@\s]+)")
+
+
+def concerns_store(message: str) -> str | None:
+    """Return what is wrong with which store, if `message`, with its remedy, is of a store that refuses access or is away.
+
+    It is the same for everything in one bucket, and for all containers of one account of Azure: these share credentials.
+    """
+    remedy = next((each for each in (_RENEW_ACCESS, _TRY_AGAIN) if message.endswith(each)), None)
+    found = None if remedy is None else _COULD_NOT.search(message)
+    return None if found is None else f"{found[1]}{found[2]} {remedy}"
+
+
 class Failure(Enum):
     """What a client library's exception means for the request."""
 
@@ -88,15 +105,12 @@ def error_for(failure: Failure, reason: str, *, act: str, where: str, changes: b
             "in the options, then start again: what was decided is not lost.",
         )
     if failure is Failure.CREDENTIALS:
-        return Failed(
-            message,
-            remedy="Renew or correct the account's credentials and permissions, then start again: what was decided is not lost.",
-        ).lacking("access")
+        return Failed(message, remedy=_RENEW_ACCESS).lacking("access")
     if failure is Failure.MISSING:
         return Failed(message, remedy="Create the bucket or container, or correct the account's URL, then start again.")
     if failure is Failure.UNKNOWN and changes:
         return OutcomeUnknown(message, remedy="Start again: Penstock reads what is there before it writes.")
-    return Retryable(message, remedy="Try again. If it fails again, check the network, the account's URL and its options.")
+    return Retryable(message, remedy=_TRY_AGAIN)
 
 
 _NUMBERS: Mapping[str, type[int] | type[float]] = {"attempts": int, "timeout_s": float}

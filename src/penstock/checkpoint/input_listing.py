@@ -136,7 +136,9 @@ def _remedy(file: InputFile, *, delivered: bool) -> str:
         return f"Put the files back as they were, with their modification times, and start again: {_DELIVERED}."
     return (
         f"Put the files back as they were and let nothing write to them, then start again: {_UNDECIDED}. If a change is meant, "
-        f"as in a file that was mended, give the file the time that is expected: {_time_command(file)}."
+        "as in a file that was mended, or that is gone for good and is to count as empty, give the file the time that is "
+        "expected: "
+        f"{_time_command(file)}."
     )
 
 

@@ -220,9 +220,9 @@ def plan_restore(files: Files, place: Files, savepoint: Savepoint) -> Act:
 def delete(place: Files, name: str) -> int:
     """Delete a savepoint, or what an interrupted one left, and return how many files. Its manifest goes first."""
     require_name(name)
+    places = list(places_below(place, name))
     with _FORGET.around():
         place.delete(f"{name}/savepoint.json")
-    places = list(places_below(place, name))
     for one in places:
         place.delete(one)
     if isinstance(place, LocalFiles):

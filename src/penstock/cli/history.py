@@ -77,7 +77,7 @@ def _row(life: "BatchLife") -> Sequence[object]:
     files = sum(totals.files for totals in row.sinks.values())
     size_bytes = sum(totals.size_bytes for totals in row.sinks.values())
     spent = (formatting.duration(row.stage_ms), formatting.duration(life.publish_ms))
-    rate = None if life.rows_per_s is None else f"{life.rows_per_s:,.0f}"
+    rate = None if life.rows_per_s is None else formatting.rate(life.rows_per_s)
     head = (row.position, row.kind if row.taken_back_at is None else f"{row.kind}, taken back", written)
     return (
         *head,

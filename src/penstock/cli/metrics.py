@@ -131,8 +131,8 @@ def require_told_apart(pipelines: Sequence[str]) -> None:
     name, times = Counter(pipelines).most_common(1)[0]
     if times > 1:
         raise Usage(
-            f"{times} files are of the pipeline {name!r}, whose metrics nobody could tell apart.",
-            remedy="Name each pipeline once, or serve them on two ports.",
+            f"{times} files are of the pipeline {name!r}, and nobody could tell their figures apart.",
+            remedy="Name each pipeline once. Two pipelines of one name need a command each.",
         )
 
 

@@ -51,7 +51,7 @@ def text_of_batches(newest_first: "Sequence[BatchLife]") -> RenderableType:
     if not batches:
         return Text()
     newest = batches[0]
-    rate = "" if newest.rows_per_s is None else f"  {newest.rows_per_s:,.0f}"
+    rate = "" if newest.rows_per_s is None else f"  {formatting.rate(newest.rows_per_s)}"
     return facts(
         [
             ("rows per second", f"{bars([life.rows_per_s or 0.0 for life in reversed(batches)])}{rate}"),

@@ -270,7 +270,7 @@ def _variants(progress: "BatchProgress") -> Iterator[Text]:
     else:
         spent_ms = progress.stage_ms + progress.decide_ms + progress.publish_ms
         rows, spent = f"{formatting.counted(progress.rows_out, 'row'):>12}", f"{formatting.duration(spent_ms):>7}"
-        speed = f"{progress.rows_per_s:>7,.0f} rows/s"
+        speed = f"{formatting.rate(progress.rows_per_s):>7} rows/s"
         yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks)}")
         yield Text(f"{rows} {speed} {spent}  {_shares(progress.sinks, files=False)}")
         yield Text(f"{rows} {spent}  {_shares(progress.sinks, files=False)}")

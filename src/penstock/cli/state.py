@@ -13,6 +13,7 @@ from penstock.cli.opening import File, Json, Overrides, pipeline, quiet_session
 from penstock.cli.output import json_line, show
 from penstock.cli.table import facts, table
 from penstock.errors import Usage
+from penstock.observe.state_size import MEASURED_MS
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -185,8 +186,8 @@ def _grown(now: str, growth: str | None) -> str:
 
 
 def _growth(size: "OperatorSize", of: str) -> str | None:
-    """Return how fast something grows, None if that is not known."""
-    if size.growth is None:
+    """Return how fast something grows, None if that was not measured for long enough: seconds say nothing of a day."""
+    if size.growth is None or size.growth.measured_ms < MEASURED_MS:
         return None
     per_day, measured = _per_day(size.growth, of), formatting.roughly(size.growth.measured_ms)
     return None if per_day is None else f"{per_day} a day, measured over {measured}"

@@ -88,7 +88,7 @@ def text_of(found: "Status", *, now_ms: int | None = None) -> RenderableType:
     now_ms = int(time.time() * 1000) if now_ms is None else now_ms
     health = (found.health, _STYLES.get(found.health, ""))
     parts: list[RenderableType] = [
-        Text.assemble((found.pipeline, "bold"), "  ", health, "\n", found.text, "\n"),
+        Text.assemble((found.pipeline, "bold"), "  ", health, "\n", with_file(found.text), "\n"),
         facts(_answers(found, now_ms=now_ms)),
     ]
     rows = list(_accounts(found))
@@ -165,6 +165,8 @@ def _supervisor(noted: "Supervision | None", *, now_ms: int) -> Text | None:
 def _delivered(found: "Status") -> str:
     if found.last_batch_id is None:
         return "nothing yet"
+    if found.batches is None and not found.totals:
+        return f"nothing yet: batches up to {found.last_batch_id} were taken over with the checkpoint"
     number = "" if found.batches is None else f"{formatting.counted(found.batches, 'batch', 'batches')}, "
     rows = {sink: sum(totals.rows for totals in accounts.values()) for sink, accounts in found.totals.items()}
     shares = ", ".join(f"{formatting.counted(count, 'row')} in {sink}" for sink, count in rows.items())

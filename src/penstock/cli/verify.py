@@ -63,6 +63,7 @@ def fields_of(found: "Verification") -> dict[str, object]:
     the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is None where nothing
     is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at`
     is the position where that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
+    `other_ledger`: what is to be put back where another ledger than this one filled a sink, else None.
     """
     return {
         "ok": found.ok,
@@ -75,6 +76,7 @@ def fields_of(found: "Verification") -> dict[str, object]:
         "digest": found.row_digest.value,
         "unseen": _unseen(found),
         "rows": None if found.rows is None else row_fields(found.rows),
+        "other_ledger": found.other_ledger,
     }
 
 
@@ -223,7 +225,8 @@ def _require_fitting(reason: str, *, accepting: bool, yes: bool, other: bool) ->
 
 def acceptance_text(found: "Acceptance") -> RenderableType:
     """Render what `verify` found, then what is missing and whether that was accepted."""
-    compared, withheld = _text(found.verification), [_withheld(sink, each) for sink, each in found.withheld]
+    compared = _text(found.verification, accepting=True)
+    withheld = [_withheld(sink, each) for sink, each in found.withheld]
     if not found.files:
         none = Text("No file is missing that can be accepted as removed on purpose.")
         never = [] if found.verification.ok or withheld else [Text(_NEVER_ACCEPTED)]
@@ -287,7 +290,7 @@ def _batch_of(entry: Entry) -> int:
     return decision_in(entry).batch.batch_id
 
 
-def _text(found: "Verification") -> RenderableType:
+def _text(found: "Verification", *, accepting: bool = False) -> RenderableType:
     lines = [
         (
             name,
@@ -307,7 +310,7 @@ def _text(found: "Verification") -> RenderableType:
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
-    parts.append(_conclusion(found))
+    parts.append(_conclusion(found, accepting=accepting))
     if (unseen := _unseen(found)) is not None:
         parts.append(Text(unseen))
     uncompared = [name for name, sink in found.sinks.items() if sink.as_of is None]
@@ -376,9 +379,13 @@ def _kept(found: "Verification") -> Iterator[str]:
             )
 
 
-def _conclusion(found: "Verification") -> RenderableType:
+def _conclusion(found: "Verification", *, accepting: bool) -> RenderableType:
+    """Render what follows from it. `accepting`: what was removed on purpose is shown below, and needs no other command."""
+    if found.other_ledger is not None:
+        return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), found.other_ledger)
     if not found.ok:
-        on_purpose = f"\n{_ON_PURPOSE}" if any(sink.missing for sink in found.sinks.values()) else ""
+        was_removed = not accepting and any(sink.missing for sink in found.sinks.values())
+        on_purpose = with_file(f"\n{_ON_PURPOSE}") if was_removed else ""
         is_foreign = any(_IS_FOREIGN in problem.message for sink in found.sinks.values() for problem in sink.problems)
         foreign = f"\n{_REMEDY_FOR_FOREIGN}" if is_foreign else ""
         return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY, foreign, on_purpose)

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import DataFrame, Row, SparkSession
 
 import penstock
+from penstock.blob.client import concerns_store
 from penstock.core.guarantee import Claim, too_weak
 from penstock.core.model import Finding, Guarantee, SourceName, Summary
 from penstock.errors import PenstockError, Usage
@@ -43,6 +44,7 @@ from penstock.source.unfit_rows import counts_unfit_rows, unfit_rows_in, unfit_w
 from penstock.spark.error import read_spark_failure
 from penstock.spec.pipeline import PipelineSettings, quarantined, without_ledger
 from penstock.stage.quarantine import require_read_once
+from penstock.support.formatting import counted
 from penstock.support.secret import scrub
 from penstock.transform.selection import taken_of
 
@@ -51,6 +53,7 @@ if TYPE_CHECKING:
 
 
 _ROWS_FOR = "rows for "
+_DATABASE = re.compile(r"^(The login at [^/\s]+)/\S+")
 _OF_SOURCE = re.compile(r"^Kafka of source '[^']*' at ")
 
 
@@ -67,13 +70,15 @@ def causes_of(findings: Iterable[Finding]) -> tuple[Cause, ...]:
 
     One wrong password fails every sink that uses it, the rows for each of them, and tasks, whose messages begin with their host:
     findings have one cause if the message of one ends with that of the other. Brokers that are away fail sources and sinks.
+    A user has one password for all databases of a server, and a key is for all containers of an account.
     """
     failed = [(finding.subject, _OF_SOURCE.sub("Kafka at ", finding.message)) for finding in findings if not finding.ok]
-    causes = dict[str, dict[str, None]]()
+    causes = dict[str, tuple[str, dict[str, None]]]()
     for subject, message in failed:
         root = min((other for _, other in failed if message.endswith(other)), key=len)
-        causes.setdefault(root, {})[subject] = None
-    return tuple(Cause(subjects=tuple(subjects), message=message) for message, subjects in causes.items())
+        shared = concerns_store(root) or _DATABASE.sub(r"\1", root)
+        causes.setdefault(shared, (root, {}))[1][subject] = None
+    return tuple(Cause(subjects=tuple(subjects), message=message) for message, subjects in causes.values())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -151,7 +156,8 @@ def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, Data
             yield Finding(subject=subject, ok=True, warns=True, message=f"Some files cannot be read: {reason}")
             continue
         if unfit:
-            message = unfit_warning(name, f"{unfit:,} of {every:,} rows in {len(files)} files that were looked at do")
+            looked_at = counted(len(files), "file that was", "files that were")
+            message = unfit_warning(name, f"{unfit:,} of {every:,} rows in {looked_at} looked at do")
             yield Finding(subject=subject, ok=True, warns=True, message=message)
 
 

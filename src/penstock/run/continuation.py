@@ -97,8 +97,8 @@ def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: Checkpoint
     return BatchGap(
         f"The ledger is empty, but the checkpoint {checkpoint.location} goes on with batch {position.next_batch_id}.",
         remedy="Put the ledger back if it is lost, moved or not mounted. If another program delivered the batches before it, "
-        "read what `penstock adopt FILE` says; FILE is a pipeline file with this pipeline, home, checkpoint and sinks. Else "
-        "start with a new checkpoint.",
+        "read what `penstock adopt FILE` says; for a query in Python, that file names the same pipeline, home, checkpoint and "
+        "sinks. Else start with a new checkpoint.",
     )
 
 

@@ -265,7 +265,7 @@ def _published(sink: Sink, account: AccountName, mark: Position | None, case: _C
     if isinstance(sink, HasMarker) and mark is None and rows:
         return "lost"
     if case.newest is None or not pieces:
-        return "empty" if mark is None and not rows else "published"
+        return "empty" if not mark and not rows else "published"
     if not isinstance(sink, HasMarker):
         return "published" if case.is_settled else "unknown"
     if mark is not None and mark >= case.newest.position:

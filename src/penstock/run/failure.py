@@ -4,6 +4,7 @@ A foreachBatch function may run in another process than the one that awaits the 
 text of its exception, so that text carries the error (penstock.support.error_transport).
 """
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -119,6 +120,33 @@ def error_from_query(text: str, *, checkpoint: SparkCheckpoint, doing: str = "ru
     )
 
 
+def _moved_input(text: str, *, doing: str) -> PenstockError | None:
+    """Return the error of a query whose input, or whose pipeline file, was moved to another directory, None if it was not."""
+    found = _MOVED_INPUT.search(text)
+    if found is None:
+        return _stopped_session(text, doing=doing)
+    return Failed(
+        f"Spark could not {doing} the query: it knows input files by their absolute path, such as {found[2]}, and the source "
+        f"reads {found[1]} now.",
+        remedy="Set `path` of the source to the directory that held that file, and put the input back there. To go on in another "
+        "directory, take a new checkpoint: docs/howto/change.md says how.",
+    )
+
+
+def _stopped_session(text: str, *, doing: str) -> PenstockError | None:
+    """Return the error of a query over a session that was stopped, as by a cell of a notebook, None if it was not."""
+    if _STOPPED not in text:
+        return None
+    return Failed(
+        f"Spark could not {doing} the query: its session was stopped.",
+        remedy="Make a session, and the streaming DataFrame by it, and start the delivery again: nothing was lost.",
+    )
+
+
+_STOPPED = "Cannot call methods on a stopped SparkContext"
+_MOVED_INPUT = re.compile(r"Wrong basePath (\S+) for the root path: (\S+?)\.?(?=\s|$)")
+
+
 def _around(text: str, *, doing: str) -> PenstockError | None:
     """Return an error that lies neither in the query nor in its checkpoint: rights, a busy machine, a missing package."""
     forbidden = next((right for sign, right in _FORBIDDEN.items() if sign in text), None)
@@ -142,7 +170,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
         )
     connector = connector_remedy(text)
     if connector is None:
-        return None
+        return _moved_input(text, doing=doing)
     lacks = read_spark_failure(text).message.rpartition(": ")[2]
     return Failed(f"Spark could not {doing} the query, since it lacks a connector: {lacks}.", remedy=connector)
 

@@ -37,10 +37,10 @@ from penstock.core.model import (
 from penstock.errors import Failed, Usage
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import unsettled_batch
-from penstock.protocols import Ledger, Sink
+from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
-from penstock.run.ledger_match import require_own_staging, use_tables
+from penstock.run.ledger_match import ledger_mismatch, require_own_staging, use_tables
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
@@ -66,6 +66,8 @@ class Verification:
     """Only what was decided after this batch was compared; None for everything."""
     rows: RowCounts | None = None
     """Where the rows went; None for a single sink, with `since`, and where the pipeline neither drops rows nor puts any aside."""
+    other_ledger: str | None = None
+    """What shows that another ledger filled a sink that differs, and what to do; None if this one filled them all."""
 
     @property
     def ok(self) -> bool:
@@ -145,7 +147,22 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
             removed=Removed.of(ledger, tail),
             since=since,
             rows=row_counts(plan, ledger) if sink is None and since is None else None,
+            other_ledger=_other_ledger(ledger, [each for each in chosen if not found[each.name].ok], plan=plan),
         )
+
+
+def _other_ledger(ledger: Ledger, differing: Sequence[Sink], *, plan: DeliveryPlan) -> str | None:
+    """Return what shows that another ledger filled one of the sinks: then not their rows have to be mended, but the ledger."""
+    for sink in differing:
+        if not isinstance(sink, HasMarker):
+            continue
+        with closing(sink):
+            for account in sink.accounts:
+                mark = sink.high_water_mark(account, pipeline=plan.pipeline)
+                found = None if mark is None else ledger_mismatch(mark, ledger, sink=sink.name, account=account)
+                if found is not None:
+                    return f"{found.error.message} {found.error.remedy}"
+    return None
 
 
 def _retained(ledger: Ledger, batch_id: BatchId) -> Entry:

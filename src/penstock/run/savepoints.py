@@ -25,6 +25,7 @@ from penstock.errors import (
     BatchForgotten,
     CheckpointMissing,
     CheckpointReplaced,
+    Failed,
     InputLost,
     LedgerMismatch,
     Refused,
@@ -37,6 +38,7 @@ from penstock.run.operations import coordinating
 from penstock.run.rewind import CheckpointWay, Rewind, rewind
 from penstock.run.runtime import opened_by_this_process, prepare
 from penstock.source.journal.journals import Needed, journals_of
+from penstock.support.filesystem_errors import translate_os_errors
 from penstock.support.private_files import create_durably, make_private_directory
 
 if TYPE_CHECKING:
@@ -102,7 +104,8 @@ def create(plan: DeliveryPlan, name: str, place: Files) -> CreatedSavepoint:
             f"There is no checkpoint {checkpoint.location} to make a savepoint of.", remedy="Start the pipeline first."
         )
     if not is_blob(place.location):
-        create_durably(Path(place.location), make_private_directory)
+        with translate_os_errors(Failed, f"The directory {place.location} could not be created", then=", then try again."):
+            create_durably(Path(place.location), make_private_directory)
     with closing(ledger_of(plan)) as ledger:
         copied = saved.copy_into(place, name, checkpoint.files)
         savepoint = Savepoint(

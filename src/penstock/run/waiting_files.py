@@ -47,6 +47,9 @@ def waiting_files(sources: Mapping[str, Source], checkpoint: SparkCheckpoint) ->
         if place is None or set(place) & set(_ONLY_IN_HADOOP):
             unknown.append(scrub(f"{name}: files of {source.path} are not counted from here"))
             continue
+        if not glob.has_magic(place) and not Path(place).exists():
+            unknown.append(f"{name}: {place} does not exist")
+            continue
         ages = {option.lower() for option in source.options}
         after_ms = 0 if "maxfileage" in ages else newest_ms - _IGNORED_AFTER_MS
         waiting.append(_counted(name, source, place, planned, after_ms=after_ms))

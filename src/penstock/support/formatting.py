@@ -75,6 +75,11 @@ def moment(time_ms: int) -> str:
     return datetime.fromtimestamp(time_ms / _STEP, tz=timezone.utc).astimezone().strftime("%Y-%m-%d %H:%M:%S")
 
 
+def rate(rows_per_s: float) -> str:
+    """Return rows per second: 12345.6 as `12,346`, and what is below ten with one digit more: 0.6 is not 0."""
+    return f"{rows_per_s:,.0f}" if rows_per_s >= 10 else f"{rows_per_s:.1f}"
+
+
 def commands_with_file(text: str, file: str) -> str:
     """Return `text` with the pipeline file in each command that it names and that lacks it, so that it works as it stands."""
     return _COMMAND.sub(lambda found: f"`penstock {found[1]} {shlex.quote(file)}{found[2]}`", text)

@@ -85,7 +85,7 @@ def _rate(rows_per_s: float | None) -> str:
     """Return rows per second as people read them; nothing where no time is known."""
     if rows_per_s is None:
         return ""
-    return f"{rows_per_s:,.0f}" if rows_per_s >= 10 else f"{rows_per_s:.1f}"
+    return formatting.rate(rows_per_s)
 
 
 def _short(text: str, longest: int) -> str:

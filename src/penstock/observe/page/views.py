@@ -17,6 +17,7 @@ from penstock.observe.status import Status
 from penstock.source.chain.lag import time_left as left_of_table
 from penstock.source.kafka.lag import span, time_left
 from penstock.source.kinesis.lag import time_left as left_of_stream
+from penstock.support.formatting import counted
 from penstock.support.secret import scrub
 
 _ORDER = list(State)
@@ -130,21 +131,22 @@ def _places(status: Status) -> Iterator[PlaceRow]:
 
 def _inputs(status: Status, *, now_ms: int) -> Iterator[InputRow]:
     for lag in status.lag:
-        waits, oldest = f"{lag.records:,} records", _ago(lag.behind_ms)
+        waits, oldest = counted(lag.records, "record"), _ago(lag.behind_ms)
         yield InputRow(source=lag.source, input=lag.topic, waits=waits, oldest=oldest, lost=lag.lost, loss=time_left(lag))
     for journal in status.journals:
-        waits, oldest = f"{journal.records:,} events", _ago(journal.behind_ms)
+        waits, oldest = counted(journal.records, "event"), _ago(journal.behind_ms)
         yield InputRow(source=journal.source, input=journal.journal, waits=waits, oldest=oldest, lost=journal.lost, loss="")
     for table in status.tables:
-        waits, oldest, loss = f"{table.records:,} rows", _ago(table.behind_ms), left_of_table(table)
+        waits, oldest, loss = counted(table.records, "row"), _ago(table.behind_ms), left_of_table(table)
         yield InputRow(source=table.source, input=table.table, waits=waits, oldest=oldest, lost=table.lost, loss=loss)
     for stream in status.streams:
-        waits, oldest, lost = f"{stream.waiting:,} shards", _ago(stream.behind_ms), int(stream.gap is not None)
+        waits, oldest, lost = counted(stream.waiting, "shard"), _ago(stream.behind_ms), int(stream.gap is not None)
         loss = left_of_stream(stream)
         yield InputRow(source=stream.source, input=stream.stream, waits=waits, oldest=oldest, lost=lost, loss=loss)
     for files in status.waiting:
         oldest = _ago(None if files.oldest_ms is None else max(0, now_ms - files.oldest_ms))
-        yield InputRow(source=files.source, input="files", waits=f"{files.files:,} files", oldest=oldest, lost=0, loss="")
+        waits = counted(files.files, "file")
+        yield InputRow(source=files.source, input="files", waits=waits, oldest=oldest, lost=0, loss="")
 
 
 def _ago(behind_ms: int | None) -> str:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,6 +11,14 @@ from penstock.errors import Refused, Usage
 from penstock.sink.table.nested import is_text
 from penstock.sink.table.target import is_wider, require_distinct_fields, require_key_in, types_between
 from penstock.sql.table_name import in_double_quotes
+
+_CASTS: Final[Mapping[str, pa.DataType]] = {
+    "BIGINT": pa.int64(),
+    "DOUBLE": pa.float64(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
+    "STRING": pa.string(),
+}
+"""Types of Spark SQL that a person casts to, in the order in which they are proposed."""
 
 
 class DeclaresColumn(Protocol):
@@ -149,19 +157,25 @@ class Columns:
                     for name in missing
                 ),
                 *(self._run(self.alter.nullable, name, theirs[name], otherwise="without NOT NULL") for name in demanded),
-                else_="Rows that lack a column are NULL in it. Or change the transform.",
+                else_="Rows that lack a column are NULL in it. "
+                + (f"Or leave it out: `exclude: [{', '.join(missing)}]` of the sink." if missing else "Or change the transform."),
             ),
         )
 
-    def other_type(self, column: str, found: str, kind: "pa.DataType", *, expected: str, declared: str) -> Refused:
-        """Return the error for a column whose type does not keep every value of the rows. `expected` describes those that do."""
+    def other_type(
+        self, column: str, found: str, kind: "pa.DataType", *, expected: str, declared: str, cast: str | None
+    ) -> Refused:
+        """Return the error for a column whose type does not keep every value of the rows. `expected` describes those that do.
+
+        `cast` is the type of Spark SQL that the column does keep, None if it is not known.
+        """
+        fitting = f", or in `select` of the sink, as in `CAST({column} AS {cast}) AS {column}`" if cast is not None else ""
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
+        if_new = f"If no row was published there yet, or with `write: replace`: {change}."
         return Refused(
             f"Column {column!r} of table {self.table!r} is {found}, which does not keep every value of type {kind}; "
             f"expected {expected}.",
-            remedy=self._remedy(change, else_="")
-            if self.decided
-            else f"Cast the column in the transform. If no row was published there yet, or with `write: replace`: {change}.",
+            remedy=self._remedy(change, else_="") if self.decided else f"Cast the column in the transform{fitting}. {if_new}",
         )
 
     def not_plain(self, column: str, found: str, *, declared: str) -> Refused:
@@ -239,7 +253,7 @@ def require_columns(
         demanded=[column.name for column in left if column.not_null and not column.fills_itself],
     )
     for field in schema:
-        _require_lossless(there[table.fold(field.name)], field, storage_of(field.type), of)
+        _require_lossless(there[table.fold(field.name)], field, of=of, storage_of=storage_of)
 
 
 def missing_columns(
@@ -299,12 +313,16 @@ def wider_columns(
     return found
 
 
-def _require_lossless(column: TableColumn, field: "pa.Field", storage: DeclaresColumn, of: Columns) -> None:
+def _require_lossless(
+    column: TableColumn, field: "pa.Field", *, of: Columns, storage_of: Callable[["pa.DataType"], DeclaresColumn]
+) -> None:
     of.require_not_generated(column.name, generated=column.generated)
+    storage = storage_of(field.type)
     if not storage.takes(column.declared, field.type):
         declared = storage.declared(field.type)
         also = f" (or {storage.also})" if storage.also else ""
-        raise of.other_type(column.name, column.declared, field.type, expected=f"{declared}{also}", declared=declared)
+        cast = next((name for name, kind in _CASTS.items() if storage_of(kind).takes(column.declared, kind)), None)
+        raise of.other_type(column.name, column.declared, field.type, expected=f"{declared}{also}", declared=declared, cast=cast)
 
 
 # --- columns that were shortened after the tasks had checked the rows
