@@ -11,7 +11,9 @@ import os
 import shlex
 import subprocess
 import sys
+from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import DependencyMissing
 from penstock.run.java import find_java
@@ -64,6 +66,27 @@ def use(cache: Path) -> None:
     paths = [path for path in os.environ.get("PYTHONPATH", "").split(os.pathsep) if path not in {"", str(WORKERS)}]
     os.environ["PYTHONPATH"] = os.pathsep.join([*paths, str(WORKERS)])
     os.environ.setdefault("PYSPARK_SUBMIT_ARGS", submit_args(cache))
+    with suppress(ImportError):
+        _remember_classes()
+
+
+def _remember_classes() -> None:
+    """Have this process ask Java once for each class that it names.
+
+    PySpark names them hundreds of times a query. For a name without a package Java looks into each of 300 jars, several times.
+    """
+    from py4j import protocol
+    from py4j.java_gateway import GatewayClient
+
+    send, asked, classes = GatewayClient.send_command, protocol.REFLECTION_COMMAND_NAME + "u\n", dict[str, str]()
+
+    def remembering(client: GatewayClient, command: str, *arguments: Any, **named: Any) -> Any:
+        answer = classes.get(command) or send(client, command, *arguments, **named)
+        if command.startswith(asked) and answer.startswith(protocol.SUCCESS_CLASS):
+            classes[command] = answer
+        return answer
+
+    GatewayClient.send_command = remembering
 
 
 def submit_args(cache: Path) -> str:

@@ -1,10 +1,10 @@
 """Programs for Python as forks of one that has imported the libraries: importing them takes most of a short program's time.
 
 A program is a process of its own as ever, with its own environment, directory, outputs and session, and may be killed at any
-moment. What it shares with others is memory that none of them changes; the product itself it imports on its own. Unlike a
-process of `subprocess`, it is killed once nobody can await it any more. All programs of a test worker have the same limits,
-umask and secret of `hash`; what users do is seen in processes that are `unforked`: each page of docs/howto has such a run, and
-so has the campaign of random kills.
+moment. What it shares with others is memory that none of them changes: libraries, and the product unless its PYTHONPATH names
+another one. Unlike a process of `subprocess`, it is killed once nobody can await it any more. All programs of a test worker have
+the same limits, umask and secret of `hash`; what users do is seen in processes that are `unforked`: each page of docs/howto has
+such a run, and so has the campaign of random kills.
 """
 
 import faulthandler
@@ -25,6 +25,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from functools import cache
 from importlib import import_module, invalidate_caches
+from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
 from typing import Any, TextIO
@@ -34,6 +35,16 @@ LIBRARIES = (
     *("typer", "rich.console", "ruamel.yaml", "tenacity", "confluent_kafka", "sqlite3"),
 )
 """Not deltalake and DuckDB: they start threads, which a fork would be without."""
+
+PRODUCT = "penstock"
+MODULES = (
+    *("cli.app", "run.pipeline", "run.open_delivery", "run.start", "run.table_sinks", "stage.staging", "transform.apply"),
+    *("sink.parquet.directory.account", "sink.parquet.object.account", "sink.spool.spool", "sink.sqlite.sink"),
+)
+"""Of the product, with all that they import: what most programs need. Making their classes takes longer than a batch does.
+
+Not the supervisor, which notes the number of its process as it is imported.
+"""
 
 _READ_BY_PYTHON_AS_IT_STARTS = re.compile("PYTHON(?!PATH$)|LC_|LANG")
 _USUAL_AT_SIGINT = signal.getsignal(signal.SIGINT)
@@ -129,7 +140,7 @@ def _forker() -> tuple["subprocess.Popen[bytes]", socket.socket]:
     with theirs:
         env = {name: value for name, value in os.environ.items() if name != "PYTHONPATH"}
         process = subprocess.Popen(
-            [sys.executable, __file__, str(theirs.fileno())],
+            [sys.executable, __file__, str(theirs.fileno()), str(_place_of_product())],
             cwd=Path(__file__).parent,
             env={**env, "OPENBLAS_NUM_THREADS": "1"},
             pass_fds=[theirs.fileno()],
@@ -137,6 +148,13 @@ def _forker() -> tuple["subprocess.Popen[bytes]", socket.socket]:
             stdout=subprocess.DEVNULL,
         )
     return process, ours
+
+
+def _place_of_product() -> Path:
+    spec = find_spec(PRODUCT)
+    assert spec is not None
+    assert spec.origin is not None
+    return Path(spec.origin).parents[1]
 
 
 def stop() -> None:
@@ -148,15 +166,17 @@ def stop() -> None:
         _forker.cache_clear()
 
 
-def _serve(asked: socket.socket) -> Mapping[str, Any]:
+def _serve(asked: socket.socket, product: str) -> Mapping[str, Any]:
     """Fork for whoever asks; returns in the fork that is to become the program, with what it was asked for."""
-    for library in LIBRARIES:
+    sys.path.insert(0, product)
+    for name in (*LIBRARIES, *(f"{PRODUCT}.{module}" for module in MODULES)):
         with suppress(ImportError):
-            import_module(library)
+            import_module(name)
+    sys.path.remove(product)
     gc.collect()
     gc.freeze()  # so that nothing copies its pages only to look for garbage
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # of the terminal; it ends when the tests' process has
-    signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # keepers that end leave nothing
+    signal.signal(signal.SIGCHLD, lambda *_: _reap())  # not ignored: what programs computed would be counted nowhere
     while (received := socket.recv_fds(asked, 1, 3))[0]:
         client, *outputs = received[1]
         if os.fork() == 0:
@@ -165,6 +185,13 @@ def _serve(asked: socket.socket) -> Mapping[str, Any]:
         for number in (client, *outputs):
             os.close(number)
     os._exit(0)
+
+
+def _reap() -> None:
+    """Keepers that end leave nothing."""
+    with suppress(ChildProcessError):
+        while os.waitpid(-1, os.WNOHANG)[0]:
+            pass
 
 
 def _keep(client: socket.socket, out: int, err: int) -> Mapping[str, Any]:
@@ -223,20 +250,28 @@ def _become(words: Sequence[str], *, cwd: str, env: Mapping[str, str]) -> None:
     invalidate_caches()
     sys.path[:1] = [path for path in env.get("PYTHONPATH", "").split(os.pathsep) if path]  # was this file's folder
     first, *rest = words
+    sys.path.insert(0, {"-m": os.getcwd(), "-c": ""}.get(first, str(Path(first).resolve().parent)))
+    _keep_product()
     if first == "-m":
-        sys.path.insert(0, os.getcwd())
         sys.argv = rest
         runpy.run_module(rest[0], run_name="__main__", alter_sys=True)
     elif first == "-c":
-        sys.path.insert(0, "")
         sys.argv = ["-c", *rest[1:]]
         sys.modules["__main__"] = ModuleType("__main__")
         exec(compile(rest[0], "<string>", "exec"), sys.modules["__main__"].__dict__)
     else:
-        sys.path.insert(0, str(Path(first).resolve().parent))
         sys.argv = [first, *rest]
         runpy.run_path(first, run_name="__main__")
 
 
+def _keep_product() -> None:
+    """Keep what is imported of the product if it is the one that would be found now, with the faults of this environment."""
+    modules = {name: sys.modules.pop(name) for name in list(sys.modules) if name.partition(".")[0] == PRODUCT}
+    spec = find_spec(PRODUCT)
+    if modules and spec is not None and spec.origin == modules[PRODUCT].__file__:
+        sys.modules.update(modules)
+        modules[f"{PRODUCT}.core.faults"].arm(os.environ.get("PENSTOCK_FAULTS", ""))
+
+
 if __name__ == "__main__":
-    _become(**_serve(socket.socket(fileno=int(sys.argv[1]))))
+    _become(**_serve(socket.socket(fileno=int(sys.argv[1])), sys.argv[2]))

@@ -85,6 +85,11 @@ def leader() -> int:
     return _shared().leader
 
 
+def jvm() -> Any:
+    """Its classes, to py4j."""
+    return _shared().gateway.jvm
+
+
 def environment() -> Mapping[str, str]:
     """As `JavaProcess.environment`, of the one that the tests of this process share."""
     return _shared().environment()

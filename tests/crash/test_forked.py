@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+import penstock
 from tests.crash.awaited import ended as awaited
 from tests.crash.forked import Forked
 from tests.crash.killing import await_gone
@@ -22,10 +23,14 @@ import os, signal, sys, threading
 print(sys.argv[1:], sys.path, os.getcwd(), os.environ.get("GIVEN"), __name__, threading.active_count(), sys.stdout)
 print(sys.stdout.line_buffering, sys.stderr.line_buffering, sys.stdin.read(), sorted(map(int, os.listdir("/proc/self/fd")))[:3])
 print([signal.getsignal(number) for number in (signal.SIGINT, signal.SIGCHLD, signal.SIGTERM, signal.SIGPIPE)])
-print(signal.pthread_sigmask(signal.SIG_BLOCK, []), [name for name in sys.modules if name.startswith(("tests", "penstock"))])
+print(signal.pthread_sigmask(signal.SIG_BLOCK, []), [name for name in sys.modules if name.startswith("tests")])
 print(os.getsid(0) - int(os.environ["SESSION"]), os.getpgid(0) - int(os.environ["GROUP"]), threading.current_thread().name)
 """
-SEEN = "import os, sys; print('penstock' in sys.modules, os.environ.get('GIVEN')); os.environ['GIVEN'] = 'left'"
+SEEN = """
+import os, penstock
+print(penstock.__file__, hasattr(penstock, "left"), os.environ.get("GIVEN"))
+penstock.left = os.environ["GIVEN"] = "left"
+"""
 
 
 def ended(words: list[str], directory: Path, **more: str) -> tuple[int | None, str, str]:
@@ -49,8 +54,21 @@ def test_it_sees_what_a_process_of_python_sees(words: list[str], tmp_path: Path)
     assert ended([*words, "a", "b c"], tmp_path, **more) == (0, usual.stdout, usual.stderr)
 
 
-def test_it_imports_the_product_on_its_own_and_leaves_nothing_to_the_next(tmp_path: Path) -> None:
-    assert [ended(["-c", SEEN], tmp_path)[:2] for _ in range(2)] == [(0, "False None\n")] * 2
+def test_it_leaves_nothing_to_the_next(tmp_path: Path) -> None:
+    assert [ended(["-c", SEEN], tmp_path) for _ in range(2)] == [(0, f"{penstock.__file__} False None\n", "")] * 2
+
+
+def test_the_product_is_the_one_that_its_path_names(tmp_path: Path) -> None:
+    other = tmp_path / "other" / "penstock"
+    other.mkdir(parents=True)
+    (other / "__init__.py").touch()
+    program = "import sys, penstock; print(penstock.__file__, [name for name in sys.modules if name.startswith('penstock.')])"
+    assert ended(["-c", program], tmp_path, PYTHONPATH=str(other.parent)) == (0, f"{other / '__init__.py'} []\n", "")
+
+
+def test_a_fault_of_its_environment_is_armed(tmp_path: Path) -> None:
+    program = "from penstock.core.faults import armed; print([fault.point for fault in armed()])"
+    assert ended(["-c", program], tmp_path, PENSTOCK_FAULTS="rename.move=kill@2") == (0, "['rename.move']\n", "")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,11 @@ Spark needs connectors: tests/conformance/test_checkpoint_on_stores.py tests eve
 
 import json
 import re
-from collections.abc import Callable
+import shutil
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from dataclasses import replace as replaced
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,7 @@ from tests.crash.errors import assert_continues, run
 from tests.crash.stopping import stopped
 from tests.crash.verbs import operated
 from tests.crash.world import World, make_world
+from tests.memory import held_directory, in_memory
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.hdfs import HdfsOutside
 from tests.servers.server import Outside, Place
@@ -57,15 +62,41 @@ def test_killed_on_a_checkpoint_in_hdfs(spark: SparkSession, tmp_path: Path, che
     assert {"metadata", "offsets/3", "commits/3"} <= store.listing().keys()
 
 
+@dataclass(frozen=True)
+class Delivered:
+    """A world whose batches are delivered, on a checkpoint in HDFS, and how both were then."""
+
+    world: World
+    store: Outside
+    copy: Path
+    keys: Mapping[str, bytes]
+
+    def again(self) -> World:
+        """The same once more, whatever was done to it meanwhile: under the same name, which Spark's logs hold."""
+        shutil.rmtree(self.world.root)
+        shutil.copytree(self.copy, self.world.root)
+        remove_all(self.store)
+        for key, data in self.keys.items():
+            self.store.put(key, data)
+        return replaced(self.world, expected={account: Counter(rows) for account, rows in self.world.expected.items()})
+
+
+@pytest.fixture(name="once", scope="module")
+def _once(spark: SparkSession) -> Iterator[Delivered]:
+    """Batches 0 to 3 are delivered."""
+    place, store = accounts_on(checkpoint="hdfs")["checkpoint"]
+    with held_directory(parent=in_memory()) as root:
+        world = made(root, checkpoint=place)
+        done = run(world)
+        assert done.code == 0, str(done)
+        world.assert_exact()
+        copy = Path(shutil.copytree(world.root, root / "copy"))
+        yield Delivered(world, store, copy, {key: store.get(key) for key in store.listing()})
+
+
 @pytest.fixture(name="delivered")
-def _delivered(spark: SparkSession, tmp_path: Path, checkpoint: tuple[Place, Outside]) -> tuple[World, Outside]:
-    """Batches 0 to 3 are delivered, on a checkpoint in HDFS."""
-    place, store = checkpoint
-    world = made(tmp_path, checkpoint=place)
-    done = run(world)
-    assert done.code == 0, str(done)
-    world.assert_exact()
-    return world, store
+def _delivered(once: Delivered) -> tuple[World, Outside]:
+    return once.again(), once.store
 
 
 def test_the_newest_commit_removed_changes_nothing(delivered: tuple[World, Outside]) -> None:

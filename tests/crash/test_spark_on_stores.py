@@ -7,7 +7,6 @@ the checkpoint by itself.
 import json
 import os
 import random
-import signal
 from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
@@ -18,6 +17,7 @@ from ruamel.yaml import YAML
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import BatchId, SourceName
+from tests.crash import shared_java
 from tests.crash.commandline import Ended, penstock
 from tests.crash.errors import run
 from tests.crash.verbs import operated
@@ -27,7 +27,7 @@ from tests.servers import connectors
 from tests.servers.fixtures import accounts_on, server
 from tests.servers.server import Outside, Place
 from tests.servers.store_commands import carry_out
-from tests.spark.stores import connect, disconnect
+from tests.spark.stores import connect, disconnect, load
 from tests.spark.test_howto import blocks
 
 pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
@@ -42,8 +42,10 @@ OPERATED = (
 
 @pytest.fixture(name="session")
 def _session(spark: SparkSession) -> Iterator[SparkSession]:
+    load(shared_java.jvm())
     yield spark
-    disconnect(spark)
+    for jvm in (spark.sparkContext._jvm, shared_java.jvm()):
+        disconnect(jvm)
 
 
 def test_input_and_checkpoint_in_s3(session: SparkSession, tmp_path: Path) -> None:
@@ -68,8 +70,7 @@ def survive(spark: SparkSession, root: Path, kind: str) -> None:
     assert penstock("status", str(world.file), "--json").code == 0
     stopped = run(world, "--batches", "1")
     assert (stopped.code, stopped.last["batches"]) == (0, 1), str(stopped)
-    killed = world.run("run", str(world.file), "--json", faults="ledger.sqlite_commit=kill@4")
-    assert killed.returncode == -signal.SIGKILL, killed.stdout + killed.stderr
+    world.kill("ledger.sqlite_commit=kill@4")
     assert_readable(world, place)
     assert_changed_input_is_refused(world, place, incoming)
     done = run(world)

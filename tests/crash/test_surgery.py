@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.crash import shared_java
 from tests.crash.commandline import Ended, penstock
 from tests.crash.errors import assert_continues, run
 from tests.crash.killing import await_that, kill_session
@@ -219,12 +220,13 @@ def test_a_driver_dies_when_some_sinks_are_published(
     once.mkdir()
     shown = {sink: 180 if sink in published else 120 for sink in ("lake", "warehouse")}
     with Probe(world) as probe:
-        process = world.start("run", str(world.file), "--json", faults=faults, once=once)
+        process = world.start("run", str(world.file), "--json", faults=faults, once=once, java=shared_java.environment())
         stalls = faults.count("=stall")
         await_that(
             lambda: len(list(once.iterdir())) == stalls and rows_shown(world) == shown, what="the third batch", driver=process
         )
         kill_session(process)
+        shared_java.end_application()
         assert process.returncode == -signal.SIGKILL
         assert rows_shown(world) == shown
         again = run(world)

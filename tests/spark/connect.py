@@ -16,6 +16,7 @@ from pathlib import Path
 
 from tests.architecture.reading import ROOT
 from tests.crash.commandline import Ended
+from tests.crash.forked import Forked
 from tests.servers.server import free_port, started, stop
 from tests.spark.cluster import HOME
 
@@ -59,13 +60,8 @@ class ConnectServer:
 
     def start(self, *arguments: str) -> "subprocess.Popen[str]":
         """`python -m ARGUMENTS`, whose sessions are here."""
-        return subprocess.Popen(
-            [sys.executable, "-m", *arguments],
-            env={**os.environ, "SPARK_REMOTE": self.url, "PYSPARK_SUBMIT_ARGS": "", "PYTHONPATH": _path()},
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+        env = {**os.environ, "SPARK_REMOTE": self.url, "PYSPARK_SUBMIT_ARGS": "", "PYTHONPATH": _path()}
+        return Forked(["-m", *arguments], cwd=Path.cwd(), env=env)
 
     def run(self, *arguments: str) -> Ended:
         """The same, to its end, and again where the machine was too busy for Spark."""

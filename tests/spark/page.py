@@ -74,10 +74,11 @@ class Place:
             text = text.replace(f"{old}:", f"{new}\n    {old}:")
         self.file.write_text(text + more)
 
-    def run(self, command: str, *, faults: str = "", **environment: str) -> Done:
+    def run(self, command: str, *, faults: str = "", forked: bool = False, **environment: str) -> Done:
+        """Beside the test, or with `faults` in a process: `forked` where another test of the page's is not."""
         given = {**self.environment, **environment}
         if faults:
-            return run(self.directory, command, faults=faults, environment=given)
+            return run(self.directory, command, faults=faults, environment=given, forked=forked)
         return run_beside(self.directory, command, environment=given)
 
     def query(self, statement: str) -> Rows:

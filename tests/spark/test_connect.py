@@ -105,7 +105,7 @@ def test_a_pipeline_delivers_once_whatever_becomes_of_its_client(
     assert in_lake(tmp_path) == in_table(tmp_path) == expected
 
 
-def test_a_stop_ends_the_query_at_the_server_and_the_page_goes_on(
+def test_a_stop_ends_the_query_at_the_server_and_the_page_goes_on_until_its_topic_is_another(
     connect: ConnectServer, pipeline: Callable[[str], None], tmp_path: Path
 ) -> None:
     topic = new_topic(2)
@@ -121,17 +121,9 @@ def test_a_stop_ends_the_query_at_the_server_and_the_page_goes_on(
     assert (check.code, verify.code) == (0, 0), (check, verify)
     assert (again.code, again.last["batches"], again.last["rows_in"]) == (0, 1, 10), again
     assert in_lake(tmp_path) == in_table(tmp_path) == expected
-
-
-def test_what_is_wrong_is_told_before_the_server_plans_a_batch(connect: ConnectServer, pipeline: Callable[[str], None]) -> None:
-    topic = new_topic()
-    pipeline(topic)
-    produced(topic, range(20))
-    assert connect.penstock("penstock run kafka.yaml").code == 0
     recreate(topic, 3)
     told = connect.penstock("penstock run kafka.yaml")
     assert_told(told, 3, r"Topic '.*' was deleted and created again")
-    assert_told(connect.penstock("penstock run kafka.yaml --batches 1"), 2, "cannot be told to stop after 1 batches")
 
 
 def test_a_drop_in_is_refused_by_the_client_for_what_a_pipeline_file_is(connect: ConnectServer) -> None:
@@ -183,8 +175,11 @@ def test_a_server_without_penstock_is_told(pipeline: Callable[[str], None], tmp_
         assert_told(without.penstock("penstock run kafka.yaml"), 1, "Penstock is not installed where Spark runs Python")
 
 
-def test_a_server_that_is_not_there_is_told_at_once(pipeline: Callable[[str], None], tmp_path: Path) -> None:
+def test_a_server_that_is_not_there_and_what_none_can_do_are_told_at_once(
+    connect: ConnectServer, pipeline: Callable[[str], None], tmp_path: Path
+) -> None:
     pipeline("any")
+    assert_told(connect.penstock("penstock run kafka.yaml --batches 1"), 2, "cannot be told to stop after 1 batches")
     nowhere = ConnectServer(tmp_path)
     nowhere.port = free_port()
     told = nowhere.penstock("penstock run kafka.yaml")

@@ -27,12 +27,12 @@ def test_a_start_adds_what_the_rows_have_gained(tmp_path: Path, name: str) -> No
     file.write_text(f"{head}{plain}{tail}")
     sent = feed(tmp_path / "incoming")
     command = f"penstock run {name}.yaml"
-    assert run(tmp_path, command, faults=f"{name}.commit=kill").returncode == -signal.SIGKILL
+    assert run(tmp_path, command, faults=f"{name}.commit=kill", forked=True).returncode == -signal.SIGKILL
     file.write_text(file.read_text() + MORE)
     refused = run_beside(tmp_path, command)
     assert (refused.returncode, "has no column 'late'" in refused.stderr) == (3, True), refused.stderr
     file.write_text(f"{head}{grown}{tail}{MORE}")
-    assert run(tmp_path, command, faults="lake.add_columns=kill").returncode == -signal.SIGKILL
+    assert run(tmp_path, command, faults="lake.add_columns=kill", forked=True).returncode == -signal.SIGKILL
     (tmp_path / "incoming" / "late.csv").write_text("id,origin,month,delay\n9001,EWR,1,75\n9002,EWR,1,5\n")
     sent.update([(9001, "EWR", 1, 75.0), (9002, "EWR", 1, 5.0)])
     for act in ("check", "run", "verify"):

@@ -87,7 +87,7 @@ def test_partitions_are_hidden_as_the_page_says_whatever_is_killed(tmp_path: Pat
     [sink] = [block for block in PAGE.blocks("yaml") if "bucket(4, id)" in block]
     [by] = [line for line in sink.splitlines() if "partition_by" in line]
     sent = placed(tmp_path, ("    partition_by: [month]", by))
-    assert run(tmp_path, "penstock run iceberg.yaml", faults="iceberg.commit=kill").returncode != 0
+    assert run(tmp_path, "penstock run iceberg.yaml", faults="iceberg.commit=kill", forked=True).returncode != 0
     for command in PAGE.commands:
         done = run_beside(tmp_path, command)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"

@@ -106,7 +106,7 @@ class Copy(Place):
 def test_the_page_works_and_a_killed_copy_is_finished_by_the_next(tmp_path: Path) -> None:
     copy = Copy(tmp_path)
     copy.feed(50)
-    assert copy.run("penstock run copy.yaml", faults="kafka.commit=kill").returncode != 0
+    assert copy.run("penstock run copy.yaml", faults="kafka.commit=kill", forked=True).returncode != 0
     for command in copy.commands:
         done = copy.run(command)
         assert done.returncode == 0, f"{command}\n{done.stdout}{done.stderr}"
@@ -120,7 +120,7 @@ class Beside(Place):
 def test_the_page_works_beside_tables(tmp_path: Path) -> None:
     """From one pass: the rows into files and a table, and JSON of them into a topic."""
     place, sent = Beside(tmp_path, partitions=2), feed(tmp_path / "incoming")
-    assert place.run("penstock run all.yaml", faults="kafka.commit=kill").returncode != 0
+    assert place.run("penstock run all.yaml", faults="kafka.commit=kill", forked=True).returncode != 0
     for command in ("check", "run", "verify", "explain"):
         done = place.run(f"penstock {command} all.yaml")
         assert done.returncode == 0, done.stdout + done.stderr

@@ -37,9 +37,9 @@ class Place:
         (directory / self.file).write_text(text)
         self.environment = {**os.environ, "KAFKA_SERVERS": self.running.bootstrap}
 
-    def run(self, command: str, *, faults: str = "") -> Done:
+    def run(self, command: str, *, faults: str = "", forked: bool = False) -> Done:
         if faults:
-            return run(self.directory, command, faults=faults, environment=self.environment)
+            return run(self.directory, command, faults=faults, environment=self.environment, forked=forked)
         return run_beside(self.directory, command, environment=self.environment)
 
     def start(self) -> "subprocess.Popen[str]":

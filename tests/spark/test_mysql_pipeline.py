@@ -52,10 +52,10 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 def test_with_the_ledger_in_the_same_database_decision_and_rows_are_one_transaction(tmp_path: Path) -> None:
     place = MysqlPlace(tmp_path, more=LEDGER)
     sent = feed(tmp_path / "incoming")
-    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=kill@2").returncode != 0
+    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=kill@2", forked=True).returncode != 0
     assert place.rows() == Counter()
     assert place.query("SELECT kind FROM penstock_history") == [("opened",)]
-    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=lost@2").returncode == 0
+    assert place.run("penstock run mysql.yaml", faults="ledger.mysql_commit=lost@2", forked=True).returncode == 0
     assert place.run("penstock verify mysql.yaml").returncode == 0
     assert place.rows() == sent
     place.assert_answered(QUERIES + QUERIES_OF_LEDGER)

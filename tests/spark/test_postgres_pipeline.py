@@ -52,7 +52,7 @@ def test_the_page_works_and_a_killed_run_is_finished_by_the_next(tmp_path: Path)
 def test_with_the_ledger_in_the_same_database_decision_and_rows_are_one_transaction(tmp_path: Path) -> None:
     place = PostgresPlace(tmp_path, more=LEDGER)
     sent = feed(tmp_path / "incoming")
-    assert place.run("penstock run postgres.yaml", faults="ledger.postgres_commit=kill@2").returncode != 0
+    assert place.run("penstock run postgres.yaml", faults="ledger.postgres_commit=kill@2", forked=True).returncode != 0
     assert place.rows() == Counter()
     assert place.query("SELECT kind FROM penstock_history") == [("opened",)]
     for command in ("penstock run postgres.yaml", "penstock verify postgres.yaml"):

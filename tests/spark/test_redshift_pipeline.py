@@ -76,7 +76,7 @@ def test_what_is_wrong_is_told_in_one_sentence(tmp_path: Path) -> None:
         (place.running.url("nobody"), 1, 'database "nobody" does not exist'),
         (place.running.url(place.database, port=1), 75, "does not answer"),
     ]:
-        done = run(tmp_path, "penstock run redshift.yaml", environment={"WAREHOUSE_URL": url})
+        done = run(tmp_path, "penstock run redshift.yaml", environment={"WAREHOUSE_URL": url}, forked=True)
         assert done.returncode == code, done.stdout + done.stderr
         assert said in " ".join((done.stdout + done.stderr).split())
         assert "Traceback" not in done.stdout + done.stderr
