@@ -59,13 +59,21 @@ def _serve() -> None:
         pid = os.fork()
         if pid == 0:
             _become(request)
-        if signal.sigtimedwait({signal.SIGCHLD}, request["longest_s"]) is None:
-            os.kill(pid, signal.SIGKILL)
-        _, status = os.waitpid(pid, 0)
-        with suppress(ProcessLookupError):  # of what it started, all should be gone
-            os.killpg(pid, signal.SIGKILL)
-        sys.stdout.write(f"{os.waitstatus_to_exitcode(status)}\n")
+        sys.stdout.write(f"{wait_for(pid, longest_s=request['longest_s'])}\n")
         sys.stdout.flush()
+
+
+def wait_for(pid: int, *, longest_s: float) -> int:
+    """Wait for a fork that leads a session, kill what it started, and return its exit code, as `Interpreter.run` does.
+
+    SIGCHLD must be blocked.
+    """
+    if signal.sigtimedwait({signal.SIGCHLD}, longest_s) is None:
+        os.kill(pid, signal.SIGKILL)
+    _, status = os.waitpid(pid, 0)
+    with suppress(ProcessLookupError):  # of what it started, all should be gone
+        os.killpg(pid, signal.SIGKILL)
+    return os.waitstatus_to_exitcode(status)
 
 
 def _become(request: dict[str, Any]) -> None:
@@ -75,7 +83,7 @@ def _become(request: dict[str, Any]) -> None:
     os.chdir(request["cwd"])
     os.environ.clear()
     os.environ.update(request["env"])
-    _redirect(request["output"])
+    redirect(request["output"])
     sys.argv = [request["program"], *request["arguments"]]
     sys.path[:0] = ["", *_paths(request["env"])]
     code: Any = 1
@@ -94,7 +102,8 @@ def _become(request: dict[str, Any]) -> None:
         os._exit(code)
 
 
-def _redirect(output: str) -> None:
+def redirect(output: str) -> None:
+    """Have this process read nothing, and write both its outputs to that file."""
     nothing, file = os.open(os.devnull, os.O_RDONLY), os.open(output, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     for number, opened in ((0, nothing), (1, file), (2, file)):
         os.dup2(opened, number)

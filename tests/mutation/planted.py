@@ -1,8 +1,8 @@
 """The product with a mutant planted in it, and what the tests say of it.
 
-A mutant has a tree of its own: symbolic links to the repository, and directories only on the way to the changed file. Every run
-is a process of its own, forked from one that has the libraries only, with that tree first on its path; it refuses to go on if
-another product is imported.
+Most mutants are tried in place: see `tests.mutation.collected`. Where one must be imported anew, it has a tree of its own:
+symbolic links to the repository, and directories only on the way to the changed file. Every run is a process of its own, forked
+from one that has the libraries only, with that tree first on its path; it refuses to go on if another product is imported.
 """
 
 import os
@@ -17,7 +17,6 @@ from tests.mutation.mutant import Mutant
 from tests.servers.server import HOME
 
 ROOT = Path(__file__).parents[2]
-LINKED = ("src", "tests", "pyproject.toml")
 BOOT = Path(__file__).with_name("boot.py")
 LONGEST_S = 360
 """A mutant may make its tests hang."""
@@ -61,8 +60,8 @@ class Copy:
 
     def __init__(self, directory: Path, *, archive: Path, interpreter: Interpreter, environment: Mapping[str, str]) -> None:
         self._root, self._interpreter, self._environment = directory, interpreter, environment
-        for name in LINKED:
-            (directory / name).symlink_to(ROOT / name)
+        for path in ROOT.glob("[!.]*"):
+            (directory / path.name).symlink_to(path)
         cache = directory / ".pytest_cache" / "d"
         cache.mkdir(parents=True)
         (cache / "spark").symlink_to(archive, target_is_directory=True)
@@ -103,9 +102,9 @@ class Copy:
         return Outcome(
             code=code,
             output=output,
-            failed=tuple(message for message in messages if not _BROKEN_CODE.match(message)),
+            failed=tuple(message for message in messages if not is_broken(message)),
             broken=(
-                *(message for message in messages if _BROKEN_CODE.match(message)),
+                *(message for message in messages if is_broken(message)),
                 *(found.get("message", "") for found in told.iter("error")),
             ),
             skipped=next((found.get("message", "") for found in told.iter("skipped")), None),
@@ -113,11 +112,7 @@ class Copy:
 
     def simulate(self) -> Outcome:
         """Run random schedules of the simulator until the first violation."""
-        code, output = self._run("penstock.testing.simulator", "--schedules", str(SCHEDULES))
-        found = _VIOLATION.search(output)
-        told = tuple(line for line in output.splitlines() if _VIOLATION.search(line))
-        broken = () if code == 0 or (found and "Replay: " in output) else ("the simulator found no violation, yet it failed",)
-        return Outcome(code=code, output=output, failed=told[:1], broken=broken)
+        return simulated(*self._run("penstock.testing.simulator", "--schedules", str(SCHEDULES)))
 
     def _run(self, module: str, *arguments: str, longest_s: float = LONGEST_S) -> tuple[int, str]:
         package, output = self._root / "src" / "penstock", self._root / "output.txt"
@@ -127,6 +122,19 @@ class Copy:
         )
         ended = "" if code >= 0 else f"\nended by signal {-code}, or within {longest_s} s not at all"
         return code, output.read_text(encoding="utf-8", errors="replace") + ended
+
+
+def is_broken(message: str) -> bool:
+    """Whether a test that failed so says that the code does not even run."""
+    return _BROKEN_CODE.match(message) is not None
+
+
+def simulated(code: int, output: str) -> Outcome:
+    """What the simulator found, that ended with that exit code and printed `output`."""
+    found = _VIOLATION.search(output)
+    told = tuple(line for line in output.splitlines() if _VIOLATION.search(line))
+    broken = () if code == 0 or (found and "Replay: " in output) else ("the simulator found no violation, yet it failed",)
+    return Outcome(code=code, output=output, failed=told[:1], broken=broken)
 
 
 def changed(mutant: Mutant, text: str) -> str:

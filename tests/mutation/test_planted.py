@@ -2,13 +2,19 @@
 
 import os
 import signal
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from dataclasses import replace
+from importlib import import_module
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
+import penstock
+from tests.mutation.collected import Collected
+from tests.mutation.in_place import NotInPlaceError, plant
 from tests.mutation.interpreter import Interpreter
 from tests.mutation.mutant import Mutant
 from tests.mutation.planted import Copy, Outcome, environment
@@ -74,6 +80,111 @@ def test_what_does_not_run_proves_nothing(copy: Copy, mutant: Mutant) -> None:
     outcome = outcome_of(copy, mutant)
     assert not outcome.caught, outcome
     assert not outcome.passed, outcome
+
+
+@pytest.fixture(scope="module")
+def collected(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Collected]:
+    with closing(Collected(CAUGHT.tests, environment=environment(), directory=tmp_path_factory.mktemp("collected"))) as running:
+        yield running
+
+
+def test_wrong_behaviour_is_caught_in_a_fork_too(collected: Collected) -> None:
+    outcome = collected.try_mutant(CAUGHT)
+    assert outcome is not None
+    assert outcome.caught, outcome
+    assert "DID NOT RAISE OffsetsConflict" in outcome.failed[0]
+    assert collected.try_tests(CAUGHT.tests, longest_s=60).passed
+
+
+def test_right_behaviour_survives_in_a_fork_too(collected: Collected) -> None:
+    outcome = collected.try_mutant(SURVIVES)
+    assert outcome is not None
+    assert outcome.passed, outcome
+    assert not outcome.caught
+
+
+@pytest.mark.parametrize("mutant", [RAISES_NAME_ERROR, NO_SUCH_TEST], ids=lambda mutant: mutant.name)
+def test_what_does_not_run_proves_nothing_in_a_fork_either(collected: Collected, mutant: Mutant) -> None:
+    outcome = collected.try_mutant(mutant)
+    assert outcome is not None
+    assert not outcome.caught, outcome
+    assert not outcome.passed, outcome
+
+
+def test_what_is_changed_beyond_functions_is_not_tried_in_a_fork(collected: Collected) -> None:
+    assert collected.try_mutant(NOT_IMPORTABLE) is None
+
+
+FILE = "src/penstock/of_this_test.py"
+SOURCE = """
+from functools import cached_property, lru_cache, wraps
+def decorated(function):
+    @wraps(function)
+    def one_more(*arguments):
+        return function(*arguments)
+    return one_more
+LEVEL = 3
+class Kept:
+    def method(self): return 10
+    @property
+    def shown(self): return 11
+    @cached_property
+    def once(self): return 12
+    @classmethod
+    def of_class(cls): return 13
+    @staticmethod
+    @decorated
+    def static(): return 14
+@lru_cache
+def cached(): return 15
+def outer(number=LEVEL):
+    def inner(): return 16
+    return inner()
+"""
+
+
+@pytest.fixture
+def module(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    made = ModuleType("penstock.of_this_test")
+    monkeypatch.setitem(sys.modules, made.__name__, made)
+    exec(SOURCE, vars(made))
+    return made
+
+
+@pytest.mark.parametrize(
+    ("value", "seen"),
+    [
+        (10, lambda module: module.Kept().method()),
+        (11, lambda module: module.Kept().shown),
+        (12, lambda module: module.Kept().once),
+        (13, lambda module: module.Kept.of_class()),
+        (14, lambda module: module.Kept.static()),
+        (15, lambda module: module.cached()),
+        (16, lambda module: module.outer()),
+    ],
+)
+def test_a_function_is_changed_where_it_is(module: ModuleType, value: int, seen: Callable[[ModuleType], int]) -> None:
+    plant(FILE, SOURCE, SOURCE.replace(str(value), "99"))
+    assert seen(module) == 99
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [("LEVEL = 3", "LEVEL = 4"), ("number=LEVEL", "number=7"), ("def outer", "def other"), ("    @property\n", "")],
+)
+def test_what_is_no_function_is_refused(module: ModuleType, before: str, after: str) -> None:
+    with pytest.raises(NotInPlaceError, match="itself is changed"):
+        plant(FILE, SOURCE, SOURCE.replace(before, after))
+
+
+def test_a_module_that_is_not_imported_yet_is_imported_changed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "of_this_test.py").write_text(SOURCE)
+    monkeypatch.setattr(penstock, "__path__", [*penstock.__path__, str(tmp_path)])
+    monkeypatch.setattr(sys, "meta_path", list(sys.meta_path))
+    monkeypatch.setattr(penstock, "of_this_test", None, raising=False)
+    plant(FILE, SOURCE, SOURCE.replace("LEVEL = 3", "LEVEL = 4"))
+    assert import_module("penstock.of_this_test").LEVEL == 4
+    del sys.modules["penstock.of_this_test"]
 
 
 def test_another_copy_than_this_one_is_not_tested(copy: Copy, tmp_path: Path) -> None:

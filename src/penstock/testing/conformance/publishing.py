@@ -135,7 +135,7 @@ class RaceContract(Examined):
     def test_readers_see_whole_things_only(self, bench: Bench) -> None:
         """A reader that reads all the time never sees a part, and nothing it saw vanishes."""
         sink, stop = bench.sink(), threading.Event()
-        staged = [[bench.rows(range(at, at + 90)), bench.rows(range(at + 500, at + 590))] for at in range(0, 4000, 1000)]
+        staged = [[bench.rows(range(at, at + 40)), bench.rows(range(at + 500, at + 540))] for at in range(0, 3000, 1000)]
         seen: list[Content] = []
 
         def look() -> None:

@@ -46,8 +46,8 @@ def live(
 ) -> None:
     """Open a generation, call `once_open`, and deliver `batches` as Spark does: a decided batch may come again.
 
-    Uses `ledger`, or the rig's, and closes it. Every partition is staged by several attempts, of which one counts. Raises what
-    ends a driver.
+    Uses `ledger`, or the rig's, and closes it. The first partition is staged by several attempts, of which one counts. Raises
+    what ends a driver.
     """
     with driver(rig, ledger or rig.ledger()) as (bench, sink, coordinator):
         if once_open is not None:
@@ -102,8 +102,9 @@ def _staged(bench: Bench, sink: Sink, number: int, generation: Generation) -> St
 def _attempts(bench: Bench, sink: Sink, number: int, partition: int, generation: Generation) -> Iterator[Staged]:
     rows = _rows(number, partition, bench.rig)
     place = {"batch_id": number, "generation": generation, "partition": partition}
-    bench.abandoned(sink, rows, **place)
-    bench.stage(sink, rows, **place, task_attempt=1)
+    if partition == 0:
+        bench.abandoned(sink, rows, **place)
+        bench.stage(sink, rows, **place, task_attempt=1)
     yield from bench.stage(sink, rows, **place, task_attempt=2)
 
 
