@@ -43,8 +43,8 @@ MUTANTS_OF_RUN = (
         bug=37,
         name="an-adoption-takes-the-sources-in-the-order-of-the-file",
         file=CONTINUATION,
-        find="if is_renamed or not decided else decided\n",
-        replace="\n",
+        find="runtime.source_names(batch_id) if is_own else decided\n",
+        replace="runtime.source_names(batch_id)\n",
         tests=(f"{OF_OPERATIONS}::test_adopting_takes_the_sources_in_the_order_of_the_query_not_of_the_file",),
     ),
     Mutant(

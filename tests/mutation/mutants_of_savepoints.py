@@ -15,8 +15,8 @@ MUTANTS_OF_SAVEPOINTS = (
         bug=24,
         name="both-entries-of-a-rebuilt-offset-log-are-the-newest",
         file=MAKING,
-        find="        offsets = [ranges[name].end if is_last else ranges[name].start for name in order]",
-        replace="        offsets = [ranges[name].end for name in order]",
+        find="        offsets = {name: ranges[name].end if is_last else ranges[name].start for name in order}",
+        replace="        offsets = {name: ranges[name].end for name in order}",
         tests=(f"{OF_MAKING}::test_the_logs_are_those_that_spark_wrote",),
     ),
     Mutant(

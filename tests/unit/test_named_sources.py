@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import cast
 
 import pytest
+from tests.unit.preflight_world import World
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
@@ -15,6 +16,7 @@ from penstock.core.model import Batch, BatchId, Decision, OffsetRange, Position,
 from penstock.errors import OffsetsConflict, SourcesChanged, Usage
 from penstock.protocols import Ledger
 from penstock.run.named_sources import has_own_name, problems, require_same_keys
+from penstock.run.preflight.change import Verdict
 from penstock.source.naming import require_nameable
 from penstock.spec.pipeline import PipelineSettings
 
@@ -111,6 +113,19 @@ def recognised(asked: Batch) -> Decision | None:
     decided = Decision(batch=of(0, a=None, b=None), staged=(), rows_in=0, schema="{}")
     summary = after_decision(Summary(), decided, position=Position(2))
     return recognise(asked, summary=summary, decision_of=lambda number: decided if number == 0 else None)
+
+
+def test_a_file_that_asks_for_names_has_to_migrate(tmp_path: Path) -> None:
+    world = World(tmp_path, "files")
+    world.change(("sources:", "named_sources: true\nsources:"))
+    [change] = world.preflight().changes
+    assert (change.part, change.before, change.now, change.verdict) == (
+        "named_sources",
+        "false",
+        "true",
+        Verdict.SAFE_WITH_ACTION,
+    )
+    assert change.action == "Run `penstock checkpoint migrate FILE --yes`."
 
 
 def test_a_batch_goes_on_with_sources_that_came_and_went() -> None:

@@ -65,11 +65,6 @@ CASES: dict[str, Case] = {
     "sources swapped in the file": Case(
         (("  a: {", "  z: {"), ("  b: {", "  a: {"), ("  z: {", "  b: {")), A + "path", ACTION, "join", only=False
     ),
-    "sources known by their names": case("sources:", "named_sources: true\nsources:", "named_sources", ACTION),
-    "names, and a source more at once": case(
-        "sources:", f"named_sources: true\nsources:\n{SECOND[: SECOND.index(chr(10))]}", "sources.b", BREAKS, only=False,
-        order=("a", "b"),
-    ),
     # format, path, columns
     "csv to json": Case((("format: csv", "format: json"), (", header: true", "")), A + "format", ACTION, only=False),
     "files to rate": case(KAFKA, "{format: rate", A + "format", BREAKS, only=False),
