@@ -93,7 +93,7 @@ def test_growth_that_was_measured_for_seconds_is_not_said_for_a_day(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     use("aggregation")
-    monkeypatch.setattr("penstock.cli.state.MEASURED_MS", 2 * DAY_MS)
+    monkeypatch.setattr("penstock.observe.state_size.MEASURED_MS", 2 * DAY_MS)
     note(1_000_000, 1_100_000, name="stateStoreSave")
     assert "a day" not in ran(capsys)[1]
 

@@ -13,7 +13,6 @@ from penstock.cli.opening import File, Json, Overrides, pipeline, quiet_session
 from penstock.cli.output import json_line, show
 from penstock.cli.table import facts, table
 from penstock.errors import Usage
-from penstock.observe.state_size import MEASURED_MS
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -187,6 +186,8 @@ def _grown(now: str, growth: str | None) -> str:
 
 def _growth(size: "OperatorSize", of: str) -> str | None:
     """Return how fast something grows, None if that was not measured for long enough: seconds say nothing of a day."""
+    from penstock.observe.state_size import MEASURED_MS
+
     if size.growth is None or size.growth.measured_ms < MEASURED_MS:
         return None
     per_day, measured = _per_day(size.growth, of), formatting.roughly(size.growth.measured_ms)
