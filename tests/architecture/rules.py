@@ -176,6 +176,8 @@ RULES = (
         ("src/", "tests/", "demo/", "bench/"),
         {
             "tests/mutation/planted.py": "a mutant must be Python, and threads cannot parse at once",
+            "tests/mutation/in_place.py": "a mutant is the code of its text",
+            "tests/mutation/test_planted.py": "a module to plant in",
             "tests/crash/forked.py": "runs what Python is given with -c",
         },
     ),

@@ -51,7 +51,9 @@ def refusing(*_: object, **__: object) -> None:
 
 FRAME = SimpleNamespace(columns=["a"], selectExpr=raising, withWatermark=raising)
 READER = SimpleNamespace(schema=raising, format=lambda _: SimpleNamespace(load=raising))
-SPARK = SimpleNamespace(readStream=SimpleNamespace(options=lambda **_: READER), version="4.3.0")
+SPARK = SimpleNamespace(
+    readStream=SimpleNamespace(options=lambda **_: READER), version="4.3.0", conf=SimpleNamespace(get=lambda _, default: default)
+)
 CSV = Source(format="csv", path="/in", schema="a INT", watermark=Watermark(column="a", delay="1s"))
 
 

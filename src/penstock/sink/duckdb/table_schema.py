@@ -80,7 +80,13 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
     def storage_of(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema") -> Callable[["pa.DataType"], Exactly]:
         stored = zip(rows.types, stored_schema(rows), strict=True)
         storages = {kind: Exactly(_described(connection, field)) for kind, field in stored}
-        return storages.__getitem__
+
+        def storage(kind: "pa.DataType") -> Exactly:
+            if kind not in storages:
+                storages[kind] = Exactly(_described(connection, stored_schema(pa.schema([("value", kind)])).field(0)))
+            return storages[kind]
+
+        return storage
 
     def statements_of(self, rows: "pa.Schema", target: Target) -> TableStatements:
         return TableStatements(
