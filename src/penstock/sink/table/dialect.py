@@ -106,7 +106,7 @@ class UserTables(ABC, Generic[C, T]):
 
     @abstractmethod
     def storage_of(self, connection: C, rows: "pa.Schema") -> Callable[["pa.DataType"], DeclaresColumn]:
-        """Return a function that returns the storage for a type, of `rows` or another. Raise Usage for a type that the database lacks."""
+        """Return a function that returns the storage for any type. Raise Usage for a type that the database lacks."""
 
     @abstractmethod
     def create_table(self, connection: C, rows: "pa.Schema", target: Target) -> None:
