@@ -1,7 +1,7 @@
 """Reads the repository as text and syntax trees: what is tracked or could be, nothing that is ignored."""
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from pathlib import Path
 
@@ -28,8 +28,14 @@ def tree_of(path: Path) -> ast.Module:
     return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
+@cache
+def nodes_of(tree: ast.AST) -> Sequence[ast.AST]:
+    """Every node below it, for all rules that look at a file."""
+    return tuple(ast.walk(tree))
+
+
 def functions(tree: ast.AST) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    return (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
+    return (node for node in nodes_of(tree) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef))
 
 
 def dotted(node: ast.AST) -> str | None:
@@ -42,10 +48,11 @@ def dotted(node: ast.AST) -> str | None:
     return None
 
 
-def full_names(tree: ast.AST) -> dict[str, str]:
+@cache
+def full_names(tree: ast.AST) -> Mapping[str, str]:
     """What each imported name stands for: `from os import replace as r` gives {"r": "os.replace"}."""
     names: dict[str, str] = {}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
                 whole = alias.name if alias.asname else alias.name.partition(".")[0]
@@ -55,10 +62,15 @@ def full_names(tree: ast.AST) -> dict[str, str]:
     return names
 
 
-def calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
-    """Every call of a named thing, with the name spelled out through the imports."""
+@cache
+def calls(tree: ast.AST) -> Sequence[tuple[ast.Call, str]]:
+    """Return every call of a named thing, with the name spelled out through the imports."""
+    return tuple(_calls(tree))
+
+
+def _calls(tree: ast.AST) -> Iterator[tuple[ast.Call, str]]:
     names = full_names(tree)
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and (name := dotted(node.func)):
             first, _, rest = name.partition(".")
             whole = names.get(first, first if not rest else f"<local>.{first}")

@@ -4,7 +4,7 @@ import ast
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from tests.architecture.reading import calls, functions
+from tests.architecture.reading import calls, functions, nodes_of
 
 Check = Callable[[ast.AST], Iterator[int]]
 
@@ -28,7 +28,7 @@ def calling(*banned: str) -> Check:
 
 def importing(*banned: str) -> Check:
     def check(tree: ast.AST) -> Iterator[int]:
-        for node in ast.walk(tree):
+        for node in nodes_of(tree):
             if isinstance(node, ast.Import):
                 found = {alias.name.partition(".")[0] for alias in node.names}
             elif isinstance(node, ast.ImportFrom) and node.module:
@@ -46,7 +46,7 @@ def renaming(tree: ast.AST) -> Iterator[int]:
     for node, name in calls(tree):
         if name in {"os.rename", "os.replace", "os.renames", "shutil.move", "pathlib.Path.replace", "pathlib.Path.rename"}:
             yield node.lineno
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in {"replace", "rename"}:
             is_module = isinstance(node.func.value, ast.Name) and node.func.value.id in {"os", "dataclasses"}
             if len(node.args) == 1 and not node.keywords and not is_module:
@@ -56,7 +56,7 @@ def renaming(tree: ast.AST) -> Iterator[int]:
 def swallowing(tree: ast.AST) -> Iterator[int]:
     """A bare except; `except Exception` (or wider) whose body does nothing; suppress(Exception)."""
     wide = {"Exception", "BaseException"}
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if isinstance(node, ast.ExceptHandler):
             names = {part.id for part in ast.walk(node.type) if isinstance(part, ast.Name)} if node.type else wide
             idle = all(isinstance(step, ast.Pass | ast.Continue) or _is_constant(step) for step in node.body)
@@ -75,7 +75,7 @@ def unseeded(tree: ast.AST) -> Iterator[int]:
     """Module-level randomness, and generators made without a seed. A seed itself may be drawn: `seed = random.randrange(…)`."""
     seeds = {
         id(call)
-        for node in ast.walk(tree)
+        for node in nodes_of(tree)
         if isinstance(node, ast.Assign) and _names_a_seed(node)
         for call in ast.walk(node.value)
     }
@@ -96,7 +96,7 @@ def _names_a_seed(node: ast.Assign) -> bool:
 
 def assuring_with_sets(tree: ast.AST) -> Iterator[int]:
     """distinct() as part of an oracle hides duplicates."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)

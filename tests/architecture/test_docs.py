@@ -10,7 +10,7 @@ import pytest
 from docs import modules, pictures, python_api, screens
 
 import penstock
-from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, python_files, tree_of
+from tests.architecture.reading import PACKAGE, ROOT, dotted, markdown_files, name_of, nodes_of, python_files, tree_of
 
 LINK = re.compile(r"(?<!!)\[[^\]\n]+\]\(([^)\s]+)\)")
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
@@ -100,7 +100,7 @@ def named_lines() -> list[tuple[str, str]]:
 @pytest.mark.parametrize(("name", "file"), named_lines())
 def test_docs_name_lines_that_are_there(name: str, file: str) -> None:
     tree = tree_of(PACKAGE / file)
-    assert name in {node.name for node in ast.walk(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
+    assert name in {node.name for node in nodes_of(tree) if isinstance(node, ast.ClassDef | ast.FunctionDef)}
 
 
 @pytest.mark.parametrize("invariant", [f"I{number}" for number in range(1, 13)])

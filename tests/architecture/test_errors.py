@@ -6,7 +6,7 @@ from functools import cache
 import pytest
 
 from penstock import errors
-from tests.architecture.reading import PACKAGE, ROOT, calls, python_files, tree_of
+from tests.architecture.reading import PACKAGE, ROOT, calls, nodes_of, python_files, tree_of
 
 CLASSES = [error for error in vars(errors).values() if isinstance(error, type) and issubclass(error, Exception)]
 GROUPS = (errors.PenstockError, errors.Refused, errors.Failed)
@@ -25,7 +25,7 @@ def mentioned_in_code() -> set[str]:
         for call, name in calls(tree_of(path)):
             given = [*call.args, *(word.value for word in call.keywords)]
             found |= {name.rpartition(".")[2], *(node.id for node in given if isinstance(node, ast.Name))}
-        raised = [node.exc for node in ast.walk(tree_of(path)) if isinstance(node, ast.Raise)]
+        raised = [node.exc for node in nodes_of(tree_of(path)) if isinstance(node, ast.Raise)]
         found |= {node.id for node in raised if isinstance(node, ast.Name)}
     return found
 

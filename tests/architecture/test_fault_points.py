@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.reading import calls, dotted, name_of, python_files, tree_of
+from tests.architecture.reading import calls, dotted, name_of, nodes_of, python_files, tree_of
 
 
 @dataclass(frozen=True)
@@ -46,7 +46,7 @@ each_point = pytest.mark.parametrize("point", POINTS, ids=str)
 def uses(point: Declared) -> Counter[str]:
     """How often the point's constant is used where it is declared, by method; importing it elsewhere counts as `elsewhere`."""
     found: Counter[str] = Counter()
-    for node in ast.walk(tree_of(point.path)):
+    for node in nodes_of(tree_of(point.path)):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == point.constant:
             found[node.attr] += 1
     module = (
@@ -65,7 +65,7 @@ def imports() -> Counter[tuple[str | None, str]]:
     return Counter(
         (node.module, alias.name)
         for path in python_files("src")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(tree_of(path))
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
     )
@@ -107,7 +107,7 @@ def texts_in_tests() -> set[str]:
     texts = [
         node.value
         for path in files_of_tests()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(tree_of(path))
         if isinstance(node, ast.Constant) and isinstance(node.value, str)
     ]
     return {word for text in texts for word in re.split(r"[\s=,@]+", text)}
@@ -119,7 +119,7 @@ def parts_of_crash_contracts() -> set[str]:
     return {
         value.value
         for path in files_of_tests()
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(tree_of(path))
         if isinstance(node, ast.Assign) and [dotted(target) for target in node.targets] == ["fault_parts"]
         for value in ast.walk(node.value)
         if isinstance(value, ast.Constant) and isinstance(value.value, str)

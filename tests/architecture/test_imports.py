@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.reading import PACKAGE, ROOT, python_files, tree_of
+from tests.architecture.reading import PACKAGE, ROOT, nodes_of, python_files, tree_of
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -36,7 +36,7 @@ def test_every_third_party_package_has_a_contract_that_says_who_may_import_it() 
     imported = {
         (name.partition(".")[0], path.relative_to(ROOT).as_posix())
         for path in python_files("src")
-        for node in ast.walk(tree_of(path))
+        for node in nodes_of(tree_of(path))
         for name in _imports(node)
     }
     free = EVERYWHERE | governed | set(sys.stdlib_module_names)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.architecture.reading import ROOT, name_of, python_files, tree_of
+from tests.architecture.reading import ROOT, name_of, nodes_of, python_files, tree_of
 
 OF_JSON = {
     "src/penstock/observe/status.py": {"trouble"},
@@ -23,7 +23,7 @@ def retired() -> set[str]:
 
 def names_in(tree: ast.AST) -> Iterator[tuple[str, int]]:
     """What a module defines: classes, functions, parameters, fields, variables."""
-    for node in ast.walk(tree):
+    for node in nodes_of(tree):
         match node:
             case ast.ClassDef(name=name, lineno=line) | ast.FunctionDef(name=name, lineno=line) | ast.arg(arg=name, lineno=line):
                 yield name, line

@@ -5,7 +5,7 @@ import ast
 import pytest
 
 from penstock import errors
-from tests.architecture.reading import ROOT, tree_of
+from tests.architecture.reading import ROOT, nodes_of, tree_of
 from tests.architecture.test_errors import CAUGHT_HERE, CLASSES, GROUPS
 
 SURGERY = "tests/crash/test_surgery.py"
@@ -54,5 +54,5 @@ def test_each_remedy_is_carried_out_by_a_test() -> None:
 def test_that_test_is_there(error: str) -> None:
     assert issubclass(getattr(errors, error), errors.PenstockError)
     file, _, name = CARRIED_OUT[error].partition("::")
-    tests = {node.name for node in ast.walk(tree_of(ROOT / file)) if isinstance(node, ast.FunctionDef)}
+    tests = {node.name for node in nodes_of(tree_of(ROOT / file)) if isinstance(node, ast.FunctionDef)}
     assert name in tests
