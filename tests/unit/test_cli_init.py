@@ -249,7 +249,7 @@ def test_the_makefile_lists_its_targets(tmp_path: Path, template: Template) -> N
 def test_the_first_target_that_needs_orders_makes_some(tmp_path: Path) -> None:
     """Else `make check`, which comes before `make run` in `make help`, is refused for want of the directory."""
     project = make_project(tmp_path / "shop", Template.FILES)
-    command = ["make", "-n", "check", "PENSTOCK=penstock", "PYTHON=python3"]
+    command = ["make", "--no-print-directory", "-n", "check", "PENSTOCK=penstock", "PYTHON=python3"]
     done = subprocess.run(command, cwd=project.directory, capture_output=True, text=True, check=True)
     assert done.stdout.splitlines() == ["python3 generate.py", "penstock check pipeline.yaml"]
 
