@@ -25,11 +25,11 @@ CAUGHT = Mutant(
     bug=2,
     name="caught",
     file="src/penstock/commit/identity.py",
-    find="if decided.batch != batch:",
+    find="if _by_source(decided.batch) != _by_source(batch):",
     replace="if False:",
     tests=("tests/unit/test_commit_identity.py",),
 )
-SURVIVES = replace(CAUGHT, name="survives", replace="if not decided.batch == batch:")
+SURVIVES = replace(CAUGHT, name="survives", replace="if not _by_source(decided.batch) == _by_source(batch):")
 RAISES_NAME_ERROR = replace(CAUGHT, name="raises", replace="if nonsense:")
 NOT_IMPORTABLE = replace(CAUGHT, name="not-importable", find="def recognise(", replace="def recognize(")
 NO_SUCH_TEST = replace(CAUGHT, name="no-such-test", tests=("tests/unit/test_commit_identity.py::test_nothing",))
