@@ -178,7 +178,7 @@ def test_a_batch_that_a_running_driver_publishes_is_no_replay(capsys: pytest.Cap
     found = status(capsys)
     assert (found["health"], found["published"], found["lacking"]) == ("ok", False, ["lake only"])
     text = said(capsys)
-    assert "batch 1 is not yet in lake only; the driver publishes it" in text
+    assert "batch 1 is not in lake only yet; the driver publishes it" in text
     assert f"process {os.getpid()} of this machine runs; it opened" in " ".join(text.split())
     assert "2 batches, the last one is batch 1; 2 rows in lake" in text
 
@@ -191,7 +191,7 @@ def test_a_batch_that_no_driver_publishes_any_more_wants_a_hand(
     assert status(capsys)["health"] == "replay"
     text = " ".join(said(capsys).split())
     assert "driver none runs: process" in text
-    assert "NO: batch 1 is not yet in lake only; `penstock recover flights.yaml` publishes it, or the next start" in text
+    assert "NO: batch 1 is not in lake only yet; `penstock recover flights.yaml` publishes it, or the next start" in text
     Pipeline.from_file("flights.yaml").recover()
     assert "published everything" in " ".join(said(capsys).split())
 

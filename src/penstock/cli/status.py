@@ -190,7 +190,7 @@ def _published(found: "Status") -> Text | None:
         tells = "the driver publishes it" if found.is_running else "`penstock doctor` shows the state of that one"
         return Text(with_file(f"everything before batch {found.unsettled}; {tells}"))
     missing = (
-        f"batch {found.unsettled} is not yet in {', '.join(found.lacking or ())}"
+        f"batch {found.unsettled} is not in {', '.join(found.lacking or ())} yet"
         if found.replaying is None
         else f"what was replayed at position {found.replaying} is not in every sink yet"
     )
