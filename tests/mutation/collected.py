@@ -18,7 +18,7 @@ from typing import Any, NoReturn
 import pytest
 
 from tests.mutation.in_place import NotInPlaceError, plant
-from tests.mutation.interpreter import redirect, wait_for
+from tests.mutation.interpreter import end_process, redirect, wait_for
 from tests.mutation.mutant import Mutant
 from tests.mutation.planted import LONGEST_S, NOT_NEEDED, ROOT, SCHEDULES, Outcome, changed, is_broken, simulated
 
@@ -133,9 +133,7 @@ def _become(session: pytest.Session, request: Mapping[str, Any]) -> NoReturn:
     except BaseException:  # noqa: BLE001 - as Python itself does
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end_process(code)
 
 
 def _simulate(schedules: int) -> int:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, NoReturn
 
 LIBRARIES = (
     *("pytest", "unittest.mock", "numpy", "pandas", "pyarrow.compute", "pyarrow.dataset", "pyarrow.parquet", "pyspark.sql"),
@@ -97,9 +97,14 @@ def _become(request: dict[str, Any]) -> None:
     except BaseException:  # noqa: BLE001 - as Python itself does
         sys.excepthook(*sys.exc_info())  # type: ignore[arg-type]
     finally:
-        sys.stdout.flush()
-        sys.stderr.flush()
-        os._exit(code)
+        end_process(code)
+
+
+def end_process(code: int) -> NoReturn:
+    """End a fork, with what it wrote, and without what its parent would do at its end."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
 
 
 def redirect(output: str) -> None:

@@ -27,6 +27,14 @@ MUTANTS_OF_NAMED_SOURCES = (
     ),
     Mutant(
         bug=63,
+        name="an-old-decision-does-not-show-that-a-name-comes-back",
+        file=RULES,
+        find="    for each in standing(ledger.newest_first()):\n",
+        replace="    for each in list(standing(ledger.newest_first()))[:1_000]:\n",
+        tests=(f"{UNIT}::test_a_decision_shows_that_a_name_comes_back_however_old_it_is",),
+    ),
+    Mutant(
+        bug=63,
         name="a-renamed-source-of-a-query-in-code-is-read-again",
         file=RULES,
         find="    if gone and new and in_code:\n",

@@ -2,8 +2,9 @@
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import cast
 
 import pytest
@@ -12,7 +13,7 @@ from tests.unit.preflight_world import World
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
 from penstock.commit.summary import after_decision
-from penstock.core.model import Batch, BatchId, Decision, OffsetRange, Position, QueryId, SourceName, Summary
+from penstock.core.model import Batch, BatchId, Decided, Decision, OffsetRange, Position, QueryId, SourceName, Summary
 from penstock.errors import OffsetsConflict, SourcesChanged, Usage
 from penstock.protocols import Ledger
 from penstock.run.named_sources import has_own_name, problems, require_same_keys
@@ -40,19 +41,26 @@ def of(batch_id: int, **ends: str | None) -> Batch:
     return Batch(query_id=QUERY, batch_id=BatchId(batch_id), offsets=ranges)
 
 
-class _Forgetful:
-    """A ledger whose entries are gone."""
+class _Decisions:
+    """What a ledger has of decisions, which read these sources, from the newest one backwards."""
+
+    def __init__(self, *newest_first: Batch) -> None:
+        self._batches = newest_first
 
     def newest_first(self) -> Iterator[object]:
-        yield from ()
+        for back, batch in enumerate(self._batches):
+            decision = Decision(batch=batch, staged=(), rows_in=0, schema="{}")
+            yield SimpleNamespace(position=Position(len(self._batches) - back), body=Decided(decision=decision))
 
 
-def told(root: Path, *sources: SourceName, in_code: bool = False) -> list[tuple[str | None, str]]:
+def told(
+    root: Path, *sources: SourceName, in_code: bool = False, decisions: Sequence[Batch] = ()
+) -> list[tuple[str | None, str]]:
     checkpoint = SparkCheckpoint(root)
     entry = checkpoint.offsets(BatchId(2))
     assert entry is not None
     found = problems(
-        cast("Ledger", _Forgetful()),
+        cast("Ledger", _Decisions(*decisions)),
         checkpoint,
         entry,
         planned=BatchId(2),
@@ -82,6 +90,13 @@ def test_a_log_of_files_shows_that_a_name_comes_back(root: Path) -> None:
     assert [name for name, _ in told(root, ARCHIVE, INCOMING, OTHER)] == [OTHER]
     (root / "sources/other/2").unlink()  # as starts leave it that planned no batch
     assert told(root, ARCHIVE, INCOMING, OTHER) == []
+
+
+def test_a_decision_shows_that_a_name_comes_back_however_old_it_is(root: Path) -> None:
+    """A source of Kafka has no log of its own."""
+    newer = [of(number, archive="1") for number in range(2_000, 0, -1)]
+    assert told(root, ARCHIVE, INCOMING, OTHER, decisions=newer) == []
+    assert [name for name, _ in told(root, ARCHIVE, INCOMING, OTHER, decisions=[*newer, of(0, other=None)])] == [OTHER]
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,8 @@ _FENCING = (
 )
 _GONE = ("Answer from Java side is empty", "JAVA_GATEWAY_EXITED", "on a stopped SparkContext")
 """Signs that Spark's Java process has ended, or is ending: at SIGTERM it stops its context first."""
+_STOPPED = "Cannot call methods on a stopped SparkContext"
+_MOVED_INPUT = re.compile(r"Wrong basePath (\S+) for the root path: (\S+?)\.?(?=\s|$)")
 _OVERFLOW = "java.lang.StackOverflowError"
 _LATE_WORKER = "waiting for the Python worker to connect back"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
@@ -124,7 +126,7 @@ def _moved_input(text: str, *, doing: str) -> PenstockError | None:
     """Return the error of a query whose input, or whose pipeline file, was moved to another directory, None if it was not."""
     found = _MOVED_INPUT.search(text)
     if found is None:
-        return _stopped_session(text, doing=doing)
+        return None
     return Failed(
         f"Spark could not {doing} the query: it knows input files by their absolute path, such as {found[2]}, and the source "
         f"reads {found[1]} now.",
@@ -141,10 +143,6 @@ def _stopped_session(text: str, *, doing: str) -> PenstockError | None:
         f"Spark could not {doing} the query: its session was stopped.",
         remedy="Make a session, and the streaming DataFrame by it, and start the delivery again: nothing was lost.",
     )
-
-
-_STOPPED = "Cannot call methods on a stopped SparkContext"
-_MOVED_INPUT = re.compile(r"Wrong basePath (\S+) for the root path: (\S+?)\.?(?=\s|$)")
 
 
 def _around(text: str, *, doing: str) -> PenstockError | None:
@@ -170,7 +168,7 @@ def _around(text: str, *, doing: str) -> PenstockError | None:
         )
     connector = connector_remedy(text)
     if connector is None:
-        return _moved_input(text, doing=doing)
+        return _moved_input(text, doing=doing) or _stopped_session(text, doing=doing)
     lacks = read_spark_failure(text).message.rpartition(": ")[2]
     return Failed(f"Spark could not {doing} the query, since it lacks a connector: {lacks}.", remedy=connector)
 

@@ -7,7 +7,6 @@ the options of its source say.
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.source_log import entries_in
@@ -18,8 +17,6 @@ from penstock.core.model import Adopted, Batch, BatchId, Decided, SourceName
 from penstock.errors import SourcesChanged
 from penstock.protocols import Ledger
 
-_REMEMBERED = 1_000
-"""Newest entries of the ledger in which a source is looked for that has no offset."""
 _JOIN = "symmetricHashJoin"
 
 
@@ -123,11 +120,11 @@ def _reordered(before: Sequence[SourceName], sources: Sequence[SourceName]) -> S
 
 
 def _was_read(ledger: Ledger, checkpoint: SparkCheckpoint, name: SourceName) -> bool:
-    """Return whether batches of this query read a source that the newest one does not have."""
+    """Return whether batches of this query read a source that the newest one does not have, as far back as the ledger goes."""
     logged = entries_in(checkpoint.files.names(f"sources/{name}"))
     if any(log_id > 1 for log_id in logged.values()):  # up to there a start can have come that planned no batch
         return True
-    for each in islice(standing(ledger.newest_first()), _REMEMBERED):
+    for each in standing(ledger.newest_first()):
         if isinstance(each.body, Adopted) and not each.body.gaps:
             return False
         if isinstance(each.body, Decided) and any(name == read.source for read in each.body.decision.batch.offsets):
