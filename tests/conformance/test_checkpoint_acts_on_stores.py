@@ -114,7 +114,8 @@ def test_acts_on_a_checkpoint_of_each_spark(tmp_path: Path, kind: str, archive: 
     }.items()
     shell("checkpoint", "repair", place.url, "--yes", *shell.options)
     shell("checkpoint", "copy", place.url, f"{place.url}-copy", *shell.options, *shell.other_options)
-    shell("checkpoint", "diff", place.url, f"{place.url}-copy", *shell.options, *shell.other_options, code=5)
+    older_state = 5 if any(name.startswith("state/") for name in whole) else 0  # which a copy leaves behind
+    shell("checkpoint", "diff", place.url, f"{place.url}-copy", *shell.options, *shell.other_options, code=older_state)
     assert verify_files(open_files(f"{place.url}-copy", options=place.options)).ok
 
 

@@ -102,7 +102,8 @@ def running(directory: Path) -> Iterator[S3Server]:
     port = free_port()
     data = directory / "s3"
     data.mkdir(parents=True)
-    command = [str(BINARY), "--port", f"127.0.0.1:{port}", "--quiet", "--keep-alive", "posix", str(data)]
+    # Without `--keep-alive`: with it, versitygw refuses some completions of multipart uploads as requests it cannot parse.
+    command = [str(BINARY), "--port", f"127.0.0.1:{port}", "--quiet", "posix", str(data)]
     process = started(command, port=port, log=directory / "s3.log", env={"ROOT_ACCESS_KEY": KEY, "ROOT_SECRET_KEY": SECRET})
     try:
         yield S3Server(port)

@@ -54,16 +54,19 @@ _CODED_BYTES = 4
 
 
 def opened_for_hashing(file: BinaryIO) -> "pq.ParquetFile":
-    """Open a file such that texts which it stores by a dictionary come so: their hash needs none of them written out."""
+    """Open a file such that texts which it stores by a dictionary come so: their hash needs none of them written out.
+
+    Raises pa.ArrowException and OSError for one that cannot be read.
+    """
     parquet = opened(file)
     texts = [field.name for field in parquet.schema_arrow if is_text(field.type)]
-    chunks = [
-        parquet.metadata.row_group(group).column(at)
-        for group in range(parquet.metadata.num_row_groups)
-        for at in range(parquet.metadata.num_columns)
-    ]
-    spelled = {chunk.path_in_schema for chunk in chunks if not _is_coded(chunk)}
-    coded = [name for name in texts if name not in spelled]
+    if not texts or parquet.metadata.num_row_groups == 0:
+        return parquet
+    # `column` below ends the process on a damaged footer (Arrow 26: it throws where nothing catches); reading only raises.
+    next(parquet.iter_batches(1, row_groups=[0], columns=texts, use_threads=False), None)
+    first = parquet.metadata.row_group(0)
+    chunks = (first.column(at) for at in range(len(parquet.schema)) if parquet.schema.column(at).path in texts)
+    coded = [chunk.path_in_schema for chunk in chunks if _is_coded(chunk)]
     if not coded:
         return parquet
     return pq.ParquetFile(file, metadata=parquet.metadata, read_dictionary=coded, coerce_int96_timestamp_unit="us")
