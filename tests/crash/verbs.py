@@ -5,8 +5,12 @@ A verb is given a world whose batches 0 to 4 are delivered, by a process that ha
 
 import random
 import shutil
+import sqlite3
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Callable, Mapping
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -61,6 +65,50 @@ class Verb:
     goes_on: Callable[[World], None] = exact
     is_done: str = ""
     starts_spark: bool = False
+
+
+STATEFUL = """\
+pipeline: ids
+home: ./ids
+sources:
+  flights: {{format: csv, path: ./incoming, schema: "{schema}", options: {{maxFilesPerTrigger: 1}}}}
+transform: {{sql: "SELECT id, count(*) AS many FROM flights GROUP BY id"}}
+output_mode: update
+sinks:
+  counts: {{type: sqlite, url: "sqlite:///ids.db", table: counts, write: upsert, key: [id]}}
+trigger: {{available_now: true}}
+"""
+
+
+def lose_state(world: World) -> None:
+    """A second pipeline, whose query keeps state, on the same input: it has a savepoint, ran on, and lost its checkpoint."""
+    (world.root / "ids.yaml").write_text(STATEFUL.format(schema=SCHEMA))
+    count = len(list((world.root / "incoming").iterdir()))
+    deliver = [sys.executable, "-m", "penstock", "run", "ids.yaml"]
+    subprocess.run([*deliver, "--batches", "2"], cwd=world.root, check=True, capture_output=True)
+    command(world, "savepoint", "create", "ids.yaml", "a")
+    subprocess.run(deliver, cwd=world.root, check=True, capture_output=True)
+    assert counted(world).total() == count * ROWS
+    shutil.rmtree(world.root / "ids" / "checkpoint")
+
+
+def counted(world: World) -> "Counter[object]":
+    with closing(sqlite3.connect(world.root / "ids.db")) as connection:
+        return Counter(dict(connection.execute("SELECT id, many FROM counts")))
+
+
+def state_exact(world: World) -> None:
+    """Rows that come again count on: state that is not there would begin with one."""
+    for file in sorted((world.root / "incoming").iterdir())[:2]:
+        shutil.copy(file, file.with_name(f"again-{file.name}"))
+    before = counted(world)
+    command(world, "run", "ids.yaml")
+    again = Counter[object]()
+    for file in (world.root / "incoming").glob("again-*"):
+        again += Counter(int(line.partition(",")[0]) for line in file.read_text().splitlines())
+    assert counted(world) == before + again
+    command(world, "verify", "ids.yaml")
+    command(world, "checkpoint", "verify", "ids.yaml")
 
 
 def nothing(_: World) -> None:
@@ -230,6 +278,14 @@ VERBS: Mapping[str, Verb] = {
         lose_checkpoint,
         ("checkpoint", "rebuild", "pipeline.yaml", "--undo", "--yes"),
         is_done="is not lost",
+    ),
+    "checkpoint rebuild of state": Verb(
+        ("checkpoint", "rebuild", "ids.yaml", "--yes"),
+        lose_state,
+        ("checkpoint", "rebuild", "ids.yaml", "--undo", "--yes"),
+        goes_on=state_exact,
+        is_done="is not lost",
+        starts_spark=True,
     ),
     "checkpoint gc": Verb(
         ("checkpoint", "gc", "pipeline.yaml", "--keep-batches", "2", "--yes"),

@@ -4,9 +4,13 @@ from tests.mutation.mutant import Mutant
 
 MAKING = "src/penstock/checkpoint/rebuilding.py"
 FROM_LEDGER = "src/penstock/run/rebuilding.py"
+CATCHING_UP = "src/penstock/checkpoint/catching_up.py"
+WITH_STATE = "src/penstock/run/state_rebuilding.py"
 SAVEPOINT = "src/penstock/checkpoint/savepoint.py"
 
 OF_MAKING = "tests/upgrade/test_checkpoint_rebuilding.py"
+OF_CATCHING_UP = "tests/upgrade/test_checkpoint_catching_up.py"
+OF_STATE = "tests/spark/test_savepoints.py"
 OF_SAVEPOINTS = "tests/upgrade/test_savepoints.py"
 OF_LEDGER = "tests/crash/test_savepoints_killed.py"
 
@@ -50,5 +54,29 @@ MUTANTS_OF_SAVEPOINTS = (
         find="        return files.read(original) == data and files.link(self._at(name), original)",
         replace="        return files.link(self._at(name), original)",
         tests=(f"{OF_SAVEPOINTS}::test_a_damaged_file_of_the_savepoint_before_is_not_linked",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-batch-computed-again-forgets-the-watermark",
+        file=CATCHING_UP,
+        find='            "batchWatermarkMs": parse_commit(committed).next_watermark_ms or 0,',
+        replace='            "batchWatermarkMs": 0,',
+        tests=(f"{OF_CATCHING_UP}::test_a_batch_is_planned_as_spark_planned_it",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-log-of-files-that-catches-up-loses-what-it-had",
+        file=CATCHING_UP,
+        find="        listed = {**before, **lists}",
+        replace="        listed = dict(lists)",
+        tests=(f"{OF_CATCHING_UP}::test_the_logs_of_sources_get_what_was_read_since",),
+    ),
+    Mutant(
+        bug=24,
+        name="state-is-made-again-of-other-rows-than-were-delivered",
+        file=WITH_STATE,
+        find="    if rows != decision.rows_in:",
+        replace="    if False:",
+        tests=(f"{OF_STATE}::test_state_that_would_be_another_one_is_not_made_again",),
     ),
 )

@@ -104,6 +104,8 @@ sinks:
 trigger: {available_now: true}
 """
 ONCE = """\
+from pyspark.sql import functions as F
+
 def once(spark, sources):
     return sources["orders"].dropDuplicates(["n"])
 """
@@ -132,6 +134,68 @@ def test_a_query_with_state_goes_back_to_a_savepoint_though_its_checkpoint_is_lo
     run(tmp_path, "sums.yaml")
     found = pyarrow.dataset.dataset(tmp_path / "sums" / "lake", format="parquet").to_table()["n"].to_pylist()
     assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    assert penstock("verify", "sums.yaml", directory=tmp_path).code == 0
+
+
+def test_a_lost_checkpoint_of_a_query_with_state_is_made_again(tmp_path: Path) -> None:
+    (tmp_path / "sums.yaml").write_text(SUMS)
+    (tmp_path / "distinct.py").write_text(ONCE)
+    rebuild = ("checkpoint", "rebuild", "sums.yaml")
+    put(tmp_path, 1, 2)
+    run(tmp_path, "sums.yaml")
+    assert penstock("savepoint", "create", "sums.yaml", "a", directory=tmp_path).code == 0
+    put(tmp_path, 3, 4, 5)
+    run(tmp_path, "sums.yaml")
+    shutil.rmtree(tmp_path / "sums" / "checkpoint")
+    planned = penstock(*rebuild, directory=tmp_path)
+    assert planned.code == 0, str(planned)
+    assert "from savepoint a: Spark goes on after batch 4. Spark computes batches 2 to 4 once more" in planned.out
+    assert not list((tmp_path / "sums").glob("checkpoint*"))
+    for at in ("rebuild.copy=error", "rebuild.compute=error@2", "rebuild.remove=error", "checkpoint.change=error@3"):
+        failed = penstock(*rebuild, "--yes", faults=at, directory=tmp_path)
+        assert failed.code == 75, str(failed)
+        assert penstock("run", "sums.yaml", directory=tmp_path).code == 3
+    done = penstock(*rebuild, "--yes", "--json", directory=tmp_path)
+    assert (done.code, done.last["sentence"].endswith("after batch 4.")) == (0, True), str(done)
+    assert not list((tmp_path / "sums" / "checkpoint-rebuilt").rglob("[!.]*.delta"))
+    (tmp_path / "in" / "again.csv").write_text("2\n4\n6\n")  # state that is not there would deliver 2 and 4 again
+    run(tmp_path, "sums.yaml")
+    found = pyarrow.dataset.dataset(tmp_path / "sums" / "lake", format="parquet").to_table()["n"].to_pylist()
+    assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    for command in (("verify",), ("checkpoint", "verify")):
+        assert penstock(*command, "sums.yaml", directory=tmp_path).code == 0
+
+
+def test_state_that_would_be_another_one_is_not_made_again(tmp_path: Path) -> None:
+    (tmp_path / "sums.yaml").write_text(SUMS)
+    (tmp_path / "distinct.py").write_text(ONCE)
+    place = tmp_path / "sums" / "checkpoint"
+    put(tmp_path, 1)
+    run(tmp_path, "sums.yaml")
+
+    def refused(code: int = 3) -> str:
+        ended = penstock("checkpoint", "rebuild", "sums.yaml", "--yes", directory=tmp_path)
+        assert ended.code == code, str(ended)
+        assert not place.exists()
+        return ended.err
+
+    lost = Path(shutil.move(place, tmp_path / "lost"))
+    assert "has no savepoint of this query to begin with" in refused()
+    shutil.move(lost, place)
+    assert penstock("savepoint", "create", "sums.yaml", "a", directory=tmp_path).code == 0
+    put(tmp_path, 2, 3)
+    run(tmp_path, "sums.yaml")
+    shutil.rmtree(place)
+    (tmp_path / "distinct.py").write_text(ONCE.replace('["n"]', '["n"]).filter("n > 0"'))
+    assert "transform.module differs, so their state would be another one" in refused()
+    shutil.rmtree(tmp_path / "sums" / "runs")  # where nothing tells what the query was, its rows do
+    (tmp_path / "distinct.py").write_text(ONCE.replace('["n"]', '["n"]).filter("n <> 3"'))
+    assert "was decided with 1 rows, and the query makes 0 of the same input now" in refused(1)
+    (tmp_path / "distinct.py").write_text(ONCE.replace(".drop", ".withColumn('at', F.current_timestamp()).drop"))
+    assert "The query keeps state and looks at the clock (current_timestamp())" in refused()
+    (tmp_path / "distinct.py").write_text(ONCE)
+    (tmp_path / "in" / "3.csv").unlink()
+    assert "once more for its state: source orders: " in refused()
     assert penstock("verify", "sums.yaml", directory=tmp_path).code == 0
 
 

@@ -46,6 +46,7 @@ def test_it_is_taken_back_restored_forked_and_compared(spark: SparkSession, tmp_
         newest = machine.run("pipeline", *(f"--set=sources.{name}.options.maxFilesPerTrigger={size}" for name in machine.folders))
         machine.assert_exact("pipeline", machine.expected(spark))
     restore_and_fork(spark, machine, backup=tmp_path / "backup")
+    lose_and_rebuild(spark, machine, backup=tmp_path / "backup")
 
 
 def restore_and_fork(spark: SparkSession, machine: Machine, *, backup: Path) -> None:
@@ -66,6 +67,23 @@ def restore_and_fork(spark: SparkSession, machine: Machine, *, backup: Path) -> 
     copy.rename(machine.root)
     machine.penstock("savepoint", "restore", "pipeline.yaml", "early", "--to", str(backup), "--yes")
     machine.penstock("verify", "pipeline.yaml")
+    machine.run("pipeline")
+    machine.assert_exact("pipeline", machine.expected(spark))
+
+
+def lose_and_rebuild(spark: SparkSession, machine: Machine, *, backup: Path) -> None:
+    """The checkpoint is lost some batches behind a savepoint."""
+    machine.feed(1)
+    machine.run("pipeline")
+    save(machine, "last", backup)
+    machine.feed(3)
+    machine.run("pipeline")
+    at_loss = machine.table("pipeline")
+    shutil.rmtree(machine.root / "pipeline" / "checkpoint")
+    machine.penstock("checkpoint", "rebuild", "pipeline.yaml", "--to", str(backup), "--yes")
+    machine.penstock("checkpoint", "verify", "pipeline.yaml")
+    assert machine.table("pipeline") == at_loss
+    machine.feed(2)
     machine.run("pipeline")
     machine.assert_exact("pipeline", machine.expected(spark))
 

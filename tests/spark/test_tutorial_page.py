@@ -90,7 +90,8 @@ def test_a_job_is_taken_over_with_its_checkpoint(follower: Follower) -> None:
 
 
 def test_savepoints_are_kept_and_a_lost_checkpoint_is_made_again(follower: Follower) -> None:
-    (follower.directory / "shadow.yaml").write_text(SAVEPOINTS.blocks("yaml")[0])
+    for name, text in zip(("shadow", "totals"), SAVEPOINTS.blocks("yaml"), strict=True):
+        (follower.directory / f"{name}.yaml").write_text(text)
     follower.follow(SAVEPOINTS)
     assert ids(follower.directory / "shadow") == [8]
     assert ids(follower.directory / "exact") == in_warehouse(follower.directory / "exact") == [*range(1, 9)]

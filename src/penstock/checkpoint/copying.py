@@ -5,7 +5,7 @@ any write, does not start as a query, and the same command finishes it.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from penstock.checkpoint.entries import (
@@ -18,6 +18,7 @@ from penstock.checkpoint.entries import (
     unfinished_act,
 )
 from penstock.checkpoint.files import Files, places_below
+from penstock.checkpoint.log_reading import checksum_name
 from penstock.checkpoint.source_log import entries_in, log_offset
 from penstock.checkpoint.state import operator_ids
 from penstock.checkpoint.state_chain import chains, partition_stores
@@ -129,15 +130,24 @@ def _state_places(source: Files, batch_id: BatchId, commit: CommitEntry) -> Iter
             raise _Vanished
         if missing is not None:
             raise _damaged(source, f"{missing.place} {missing}")
-        beside = set(source.names(store.folder))
-        for place in places:
-            yield place
-            if f"{place.rpartition('/')[2]}.crc" in beside:
-                yield f"{place}.crc"
+        yield from _with_checksums(source, store.folder, places)
     for operator_id in operator_ids(source):
         yield from descriptions(source, operator_id)
         for partition in source.names(f"state/{operator_id}"):
             yield from (f"state/{operator_id}/{partition}/_metadata/{name}" for name in _plain(source, operator_id, partition))
+
+
+def _with_checksums(source: Files, folder: str, places: Iterable[str]) -> Iterator[str]:
+    """Yield files of the state in `folder`, each with its checksums: Spark's own, and that of Hadoop's file system.
+
+    Without the latter a file looks like one that somebody put there, as soon as Spark has written others beside it.
+    """
+    beside = set(source.names(folder))
+    for place in places:
+        yield place
+        for checksum in (f"{place}.crc", checksum_name(place)):
+            if checksum.rpartition("/")[2] in beside:
+                yield checksum
 
 
 def _plain(source: Files, operator_id: int, partition: str) -> list[str]:

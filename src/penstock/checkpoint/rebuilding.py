@@ -61,7 +61,7 @@ def rebuilt(
         place, each = f"sources/{name if named else folder}", ranges[name]
         if name in files:
             last = log_offset(each.end)
-            content |= dict(_source_log(place, files[name], last=-1 if last is None else last, interval=compact_interval))
+            content |= dict(source_log(place, files[name], last=-1 if last is None else last, interval=compact_interval))
         elif each.content is not None:
             content[f"{place}/0"] = _origin(each.content, end=int(each.end or 0), decided_at_ms=decided_at_ms)
     batches = [batch.batch_id] if batch.batch_id == 0 else [batch.batch_id - 1, batch.batch_id]
@@ -83,7 +83,7 @@ def _entry_by_place(noted: Mapping[str, Json], offsets: Iterable[str | None]) ->
     return _lines([_json(noted), *(NO_OFFSET if offset is None else offset for offset in offsets)])
 
 
-def _source_log(place: str, files: FilesByEnd, *, last: int, interval: int) -> Iterator[tuple[str, bytes]]:
+def source_log(place: str, files: FilesByEnd, *, last: int, interval: int) -> Iterator[tuple[str, bytes]]:
     """Yield the log of a file source up to entry `last`: Spark looks for one compacted entry, and for every entry behind it."""
     compacted = (last + 1) // interval * interval - 1
     if compacted >= 0:

@@ -109,18 +109,24 @@ def logged_files(files: Files) -> Iterator[InputFile]:
     Costs reading the newest compacted entry of each log, which names all files before it, and the few entries after it.
     """
     for folder, size_bytes in files.sizes("sources").items():
-        entries = {} if size_bytes is not None else entries_in(files.names(f"sources/{folder}"))
-        compacted = max((log_id for name, log_id in entries.items() if name.endswith(".compact")), default=-1)
-        for name, log_id in entries.items():
-            if log_id > compacted or (log_id == compacted and name.endswith(".compact")):
-                yield from _files_in(files.read(f"sources/{folder}/{name}") or b"")
+        if size_bytes is None:
+            yield from (file for _, file in logged_in(files, f"sources/{folder}"))
 
 
-def _files_in(entry: bytes) -> Iterator[InputFile]:
+def logged_in(files: Files, folder: str) -> Iterator[tuple[int, InputFile]]:
+    """Yield every file that one file source has planned, with the number of its entry, as `logged_files` does."""
+    entries = entries_in(files.names(folder))
+    compacted = max((log_id for name, log_id in entries.items() if name.endswith(".compact")), default=-1)
+    for name, log_id in entries.items():
+        if log_id > compacted or (log_id == compacted and name.endswith(".compact")):
+            yield from _files_in(files.read(f"{folder}/{name}") or b"")
+
+
+def _files_in(entry: bytes) -> Iterator[tuple[int, InputFile]]:
     for text in entry.split(b"\n"):
         try:
             line = json.loads(text)
-            yield InputFile(str(line["path"]), int(line["timestamp"]))
+            yield int(line["batchId"]), InputFile(str(line["path"]), int(line["timestamp"]))
         except (ValueError, KeyError, TypeError, RecursionError):  # the version, or an entry of another kind of source
             continue
 

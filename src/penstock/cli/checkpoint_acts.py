@@ -15,6 +15,8 @@ from penstock.cli.check import working
 from penstock.cli.checkpoint import PIPELINE_FILES, CheckpointPath, Options, place_of
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline, quiet_session
 from penstock.cli.output import show
+from penstock.cli.savepoint import Options as PlaceOptions
+from penstock.cli.savepoint import To, options_of_place
 from penstock.cli.table import table
 from penstock.core.model import BatchId
 from penstock.errors import Usage
@@ -69,24 +71,26 @@ def rebuild(
     *,
     context: typer.Context,
     file: File,
+    to: To = None,
+    option: PlaceOptions = None,
     yes: Yes = False,
     undo: Undo = False,
     overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
-    """Make a lost checkpoint again from the ledger alone. The query goes on at the next batch, nothing lost and nothing twice.
+    """Make a lost checkpoint again from the ledger. The query goes on at the next batch, nothing lost and nothing twice.
 
-    Only of a query without state. Of a source of files, the ledger must list every file that was read. Spark is started only to
-    read the plan of a transform.
+    That of a query with state begins with its newest savepoint; Spark computes the batches behind it once more. Of a source of
+    files, the ledger must list every file that was read. Without state, Spark is started only to read the plan of a transform.
     """
     if undo:
         _undo(file, None, verb="rebuild", yes=yes, as_json=as_json)
         return
     from penstock.run.rebuilding import rebuild_checkpoint
 
-    chosen = pipeline(file, overrides)
+    chosen, options = pipeline(file, overrides), options_of_place(option)
     with working(chosen, context) if chosen.settings.transform is not None else nullcontext():
-        performed = rebuild_checkpoint(chosen, session=lambda: quiet_session(chosen.session), yes=yes)
+        performed = rebuild_checkpoint(chosen, session=lambda: quiet_session(chosen.session), to=to, options=options, yes=yes)
     _show(performed, as_json=as_json)
 
 

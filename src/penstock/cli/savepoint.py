@@ -41,11 +41,12 @@ def create(
 
     In a directory, files that the newest savepoint has are linked, not copied. What was interrupted, the same command finishes.
     """
-    made = pipeline(file, overrides).create_savepoint(name, to=to, options=_options(option))
+    made = pipeline(file, overrides).create_savepoint(name, to=to, options=options_of_place(option))
     show(made, as_json=as_json, text=_created, fields=_created_fields)
 
 
-def _options(given: Sequence[str] | None) -> Mapping[str, str] | None:
+def options_of_place(given: Sequence[str] | None) -> Mapping[str, str] | None:
+    """Return the options of the store in which savepoints are. Raises Usage."""
     pairs = [text.partition("=") for text in given or ()]
     if not all(key and equals for key, equals, _ in pairs):
         raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
@@ -82,7 +83,7 @@ def _fields(one: "Savepoint") -> dict[str, object]:
 
 def list_(*, file: File, to: To = None, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """Every savepoint, oldest first: the batch that it ends with, and its size."""
-    found = pipeline(file, overrides).savepoints(to=to, options=_options(option))
+    found = pipeline(file, overrides).savepoints(to=to, options=options_of_place(option))
     show(found, as_json=as_json, text=_listed, fields=lambda all_: [_fields(one) for one in all_])
 
 
@@ -105,7 +106,7 @@ def verify(
 
     Exit code 5 if not.
     """
-    found = pipeline(file, overrides).verify_savepoint(name, to=to, options=_options(option))
+    found = pipeline(file, overrides).verify_savepoint(name, to=to, options=options_of_place(option))
     show(
         found,
         as_json=as_json,
@@ -138,7 +139,7 @@ def delete(
     as_json: Json = False,
 ) -> None:
     """Delete a savepoint, or what an interrupted one left. Other savepoints keep all of their files."""
-    files = pipeline(file, overrides).delete_savepoint(name, to=to, options=_options(option), yes=yes)
+    files = pipeline(file, overrides).delete_savepoint(name, to=to, options=options_of_place(option), yes=yes)
     show({"name": name, "files": files, "done": yes}, as_json=as_json, text=lambda _: _deleted(name, files, done=yes))
 
 
@@ -171,7 +172,7 @@ def restore(
     Nothing is done without --yes. Killed at any moment, the same command finishes it.
     """
     chosen = pipeline(file, overrides)
-    done = chosen.restore_savepoint(name, to=to, options=_options(option), keep=keep or (), reason=reason, yes=yes)
+    done = chosen.restore_savepoint(name, to=to, options=options_of_place(option), keep=keep or (), reason=reason, yes=yes)
     show_rewind(done, as_json=as_json)
 
 
@@ -190,7 +191,7 @@ def fork(
     Its sinks get what comes after the savepoint, and the first pipeline stays as it is. What was interrupted, the same command
     finishes.
     """
-    forked = pipeline(file).fork(name, pipeline(new), to=to, options=_options(option), yes=yes)
+    forked = pipeline(file).fork(name, pipeline(new), to=to, options=options_of_place(option), yes=yes)
     show(forked, as_json=as_json, text=lambda one: _forked(one, new))
 
 

@@ -114,16 +114,23 @@ def undo_act(plan: DeliveryPlan, *, verb: str, yes: bool) -> Undone:
 
 
 def perform_act(
-    plan: DeliveryPlan, verb: str, request: dict[str, Json], make: Callable[[Runtime], Act], *, yes: bool
+    plan: DeliveryPlan,
+    verb: str,
+    request: dict[str, Json],
+    make: Callable[[Runtime], Act],
+    *,
+    doing: Callable[[Runtime], Act] | None = None,
+    yes: bool,
 ) -> Performed:
     """Return the act that `make` plans for the pipeline's checkpoint; with `yes`, fence every run and carry it out.
 
-    Raises Refused while a driver runs, and what `make` raises.
+    `doing` plans the one that is carried out, behind the fence, where `make` can only show it. Raises Refused while a driver
+    runs, and what these two raise.
     """
     with stopped(plan) as (runtime, notes):
         files = runtime.checkpoint.files
 
-        def act() -> Act:
+        def act(make: Callable[[Runtime], Act] = make) -> Act:
             made = make(runtime)
             return replace(made, notes=(*made.notes, *notes))
 
@@ -131,7 +138,7 @@ def perform_act(
         if not yes or not (found.act.steps or found.finished):
             return found
         with _fenced(runtime, plan):
-            return perform(files, verb=verb, request=request, plan=act, yes=True)
+            return perform(files, verb=verb, request=request, plan=partial(act, doing or make), yes=True)
 
 
 @contextmanager

@@ -13,7 +13,7 @@ from penstock.checkpoint.source_log import fingerprint, log_offset
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.verification import verify_files
 from penstock.commit.publication import continued_decision, decision_in, standing
-from penstock.core.model import Adopted, Batch, Decided, Decision, Entry, SourceName
+from penstock.core.model import Adopted, Batch, BatchId, Decided, Decision, Entry, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, Refused, SourcesChanged
 from penstock.protocols import Ledger
@@ -36,29 +36,58 @@ _INTERVAL = "spark.sql.streaming.fileSource.log.compactInterval"
 _ELSE = "Put the checkpoint back from a copy, or read what `penstock adopt` says about starting with a new one."
 
 
-def rebuild_checkpoint(pipeline: "Pipeline", *, session: "Callable[[], SparkSession] | None" = None, yes: bool) -> Performed:
+def rebuild_checkpoint(
+    pipeline: "Pipeline",
+    *,
+    session: "Callable[[], SparkSession] | None" = None,
+    to: str | None = None,
+    options: Mapping[str, str] | None = None,
+    yes: bool,
+) -> Performed:
     """Make the lost checkpoint again from the ledger. With `yes` a driver of another machine is fenced first.
 
-    Only of a query without state, and of sources of which the ledger knows all that a checkpoint holds. `session` starts Spark,
-    and is called only for a transform, whose plan has to be read. Raises Refused, with what the ledger lacks, SourcesChanged,
-    CheckpointDamaged.
+    Of sources of which the ledger knows all that a checkpoint holds. A query that keeps state needs a savepoint beside it (`to`
+    and `options`: see `create_savepoint`), and Spark computes the batches behind it once more, without delivering them. `session`
+    starts Spark, and is called only for a transform, whose plan has to be read. Raises Refused, with what is missing,
+    SourcesChanged, InputChanged, CheckpointDamaged.
     """
     settings = pipeline.settings
-    order = (
-        [SourceName(name) for name in settings.sources]
-        if settings.transform is None
-        else _sources_of_plan(pipeline, session or pipeline.session)
-    )
+    order: Sequence[SourceName] = [SourceName(name) for name in settings.sources]
+    if settings.transform is not None:
+        from penstock.run.state_rebuilding import StateRebuilding
+
+        order, with_state = StateRebuilding.of(pipeline, (session or pipeline.session)(), to=to, options=options)
+        if with_state is not None:
+            return perform_act(pipeline.plan, "rebuild", {}, with_state.shown, doing=with_state.done, yes=yes)
     return perform_act(pipeline.plan, "rebuild", {}, partial(_rebuild, settings=settings, order=order), yes=yes)
 
 
 def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[SourceName]) -> Act:
-    ledger, checkpoint = runtime.ledger, runtime.checkpoint
-    entry = _newest(ledger)
-    batch = decision_in(entry).batch
-    _require_lost(checkpoint, batch)
+    entry = lost_at(runtime)
+    batch, named = decision_in(entry).batch, settings.named_sources
+    order = order_then(order, batch, named=named)
+    files = lists_of(runtime.ledger, settings, order)
+    made = rebuilt(
+        batch,
+        order=order,
+        decided_at_ms=entry.written_at_ms,
+        files=files,
+        compact_interval=compact_interval(settings),
+        named=named,
+    )
+    return replace(plan_rebuild(runtime.checkpoint.files, made), notes=tuple(_notes(batch, files)))
+
+
+def lost_at(runtime: Runtime) -> Entry:
+    """Return the decision behind which a lost checkpoint went on. Raises Refused if it is not lost, or nothing tells."""
+    entry = _newest(runtime.ledger)
+    _require_lost(runtime.checkpoint, decision_in(entry).batch)
+    return entry
+
+
+def order_then(order: Sequence[SourceName], batch: Batch, *, named: bool) -> Sequence[SourceName]:
+    """Return the sources in the order of the plan, one name for each place, as Spark had them. Raises SourcesChanged."""
     decided = [each.source for each in batch.offsets]
-    named = settings.named_sources
     if named:
         order = [name for name in order if name in decided]  # of others Spark knows nothing yet
     if sorted(order) != sorted(decided) if named else list(dict.fromkeys(order)) != decided:
@@ -67,20 +96,27 @@ def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[So
             f"{', '.join(each.source for each in batch.offsets)}.",
             remedy="Put the sources back as they were, in number, names and order, and run the command again.",
         )
-    files = {
-        name: _files_of(ledger, name, place=None if named else place)
+    return order
+
+
+def lists_of(
+    ledger: Ledger, settings: PipelineSettings, order: Sequence[SourceName], *, after: BatchId | None = None
+) -> Mapping[SourceName, FilesByEnd]:
+    """Return what the decided batches read of each file source; with `after`, only those behind that batch.
+
+    Raises Refused for a source of another format of which the ledger does not know all, and for a list that it lacks.
+    """
+    named = settings.named_sources
+    return {
+        name: _files_of(ledger, name, place=None if named else place, after=after)
         for place, name in enumerate(dict.fromkeys(order))
         if _require_known(settings, name) in _FILES
     }
-    made = rebuilt(
-        batch,
-        order=order,
-        decided_at_ms=entry.written_at_ms,
-        files=files,
-        compact_interval=int(settings.spark.conf.get(_INTERVAL, "10")),
-        named=named,
-    )
-    return replace(plan_rebuild(checkpoint.files, made), notes=tuple(_notes(batch, files)))
+
+
+def compact_interval(settings: PipelineSettings) -> int:
+    """Return how many entries Spark's log of files has between two compacted ones."""
+    return int(settings.spark.conf.get(_INTERVAL, "10"))
 
 
 def _notes(batch: Batch, files: Mapping[SourceName, FilesByEnd]) -> Iterator[str]:
@@ -129,26 +165,6 @@ def _newest(ledger: Ledger) -> Entry:
     return entry
 
 
-def _sources_of_plan(pipeline: "Pipeline", session: "Callable[[], SparkSession]") -> Sequence[SourceName]:
-    """Return the sources in the order of the plan, one name for each place. Raises Refused for a query that keeps state."""
-    from penstock.source.naming import require_nameable
-    from penstock.transform.guarantee import stateful_operators
-    from penstock.transform.plan import plan_of, source_order
-
-    frame, sources = pipeline.frame(session())
-    plan = plan_of(frame)
-    stateful = [operator.name for operator in stateful_operators(plan)]
-    if stateful:
-        raise Refused(
-            f"The query keeps state ({', '.join(stateful)}), which the ledger does not hold.",
-            remedy="Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy.",
-        )
-    order = source_order(plan, tuple(sources))
-    if pipeline.settings.named_sources:
-        require_nameable(order, pipeline.settings.sources)
-    return order
-
-
 def _require_known(settings: PipelineSettings, name: SourceName) -> str:
     """Return the source's format in lower case. Raises Refused if its offsets are not all that a checkpoint holds of it."""
     kind = (settings.sources[name.partition("#")[0]].format or "").lower()
@@ -160,14 +176,16 @@ def _require_known(settings: PipelineSettings, name: SourceName) -> str:
     return kind
 
 
-def _files_of(ledger: Ledger, name: SourceName, *, place: int | None) -> FilesByEnd:
-    """Return what every batch read of a file source, the `place`-th of the query; None if its name tells it.
+def _files_of(ledger: Ledger, name: SourceName, *, place: int | None, after: BatchId | None) -> FilesByEnd:
+    """Return what every batch behind `after` read of a file source, the `place`-th of the query; None if its name tells it.
 
     Raises Refused if the ledger lacks a list.
     """
     found = dict[int, tuple[InputFile, ...]]()
     begins: str | None = None
-    for decision in _decisions(ledger):
+    for decision in decisions_of(ledger):
+        if after is not None and decision.batch.batch_id <= after:
+            return found
         ranges = decision.batch.offsets  # by its place: earlier runs may have had another name for it
         each = next((one for one in ranges if one.source == name), None) if place is None else ranges[place]
         if each is None:  # it was added later
@@ -191,10 +209,15 @@ def _files_of(ledger: Ledger, name: SourceName, *, place: int | None) -> FilesBy
     return found
 
 
-def _decisions(ledger: Ledger) -> Iterator[Decision]:
+def decisions_of(ledger: Ledger) -> Iterator[Decision]:
     """Yield the decisions of the query that goes on, newest first, without those that were taken back."""
+    yield from (decision_in(entry) for entry in decided_entries(ledger))
+
+
+def decided_entries(ledger: Ledger) -> Iterator[Entry]:
+    """Yield the entries of these decisions."""
     for entry in standing(ledger.newest_first()):
         if isinstance(entry.body, Adopted) and not entry.body.gaps:
             return
         if isinstance(entry.body, Decided):
-            yield entry.body.decision
+            yield entry

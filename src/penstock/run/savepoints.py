@@ -148,11 +148,11 @@ def check(plan: DeliveryPlan, name: str, place: Files) -> SavepointCheck:
     savepoint = saved.the(place, name)
     problems = list(saved.problems(place, savepoint))
     with closing(ledger_of(plan)) as ledger:
-        wrong = _foreign(savepoint, ledger)
+        wrong = foreign(savepoint, ledger)
     return SavepointCheck(savepoint=savepoint, problems=tuple([*problems, wrong] if wrong else problems))
 
 
-def _foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
+def foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
     """Return why the savepoint does not belong to the ledger, None if nothing says so."""
     tail, point = ledger.tail(), savepoint.point
     if tail is None or (tail.summary.ledger_id, tail.pipeline) != (point.ledger_id, point.pipeline):
@@ -175,7 +175,7 @@ def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bo
     savepoint = saved.the(place, name)
     saved.require_whole(place, savepoint)
     with closing(ledger_of(plan)) as ledger:
-        wrong = _foreign(savepoint, ledger)
+        wrong = foreign(savepoint, ledger)
     if wrong is not None:
         raise LedgerMismatch(f"Savepoint {name!r} cannot be restored: {wrong}.", remedy="Take another savepoint.")
     way = CheckpointWay(
