@@ -157,7 +157,7 @@ def test_a_lost_checkpoint_of_a_query_with_state_is_made_again(tmp_path: Path) -
         assert penstock("run", "sums.yaml", directory=tmp_path).code == 3
     done = penstock(*rebuild, "--yes", "--json", directory=tmp_path)
     assert (done.code, done.last["sentence"].endswith("after batch 4.")) == (0, True), str(done)
-    assert not list((tmp_path / "sums" / "checkpoint-rebuilt").rglob("[!.]*.delta"))
+    assert not list((tmp_path / "sums" / "checkpoint" / "penstock-acts" / "rebuilt").rglob("*.delta"))
     (tmp_path / "in" / "again.csv").write_text("2\n4\n6\n")  # state that is not there would deliver 2 and 4 again
     run(tmp_path, "sums.yaml")
     found = pyarrow.dataset.dataset(tmp_path / "sums" / "lake", format="parquet").to_table()["n"].to_pylist()

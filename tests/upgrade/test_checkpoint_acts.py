@@ -8,6 +8,7 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint.act import ACTS, Act, Change
 from penstock.checkpoint.acting import carry_out, perform, undo
+from penstock.checkpoint.catching_up import COPY
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.gc_plan import plan_gc
 from penstock.checkpoint.inspection import Next
@@ -290,6 +291,11 @@ def test_gc_forgets_all_backups_but_the_newest() -> None:
     undo(files, verb="gc", yes=True)
     undo(files, verb="rewind", yes=True)
     assert newest_of(files.content, "commits") == 6
+
+
+def test_gc_removes_the_copy_of_a_rebuild_that_was_interrupted() -> None:
+    files = MemoryFiles(named("spark-4.3-files") | {f"{COPY}/offsets/7": b"v1", f"{COPY}/metadata": b"{}"})
+    assert {step.place for step in plan_gc(files).steps} == {f"{COPY}/offsets/7", f"{COPY}/metadata"}
 
 
 def test_of_a_damaged_checkpoint_nothing_is_collected() -> None:

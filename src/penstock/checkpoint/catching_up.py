@@ -7,7 +7,7 @@ the logs of file sources. A batch that is planned and not committed is the first
 import json
 from collections.abc import Mapping, Sequence
 
-from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
+from penstock.checkpoint.act import ACTS, Act, Draft, Newest, newest_entries
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.entries import NO_OFFSET, Severity, entry_ids, parse_commit, parse_offsets
 from penstock.checkpoint.files import Files, places_below
@@ -18,6 +18,9 @@ from penstock.checkpoint.verification import verify_files
 from penstock.core.model import Batch, BatchId, Json, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, Failed
+
+COPY = f"{ACTS}/rebuilt"
+"""Where the copy is in the checkpoint that is made again: Spark goes on in neither until it has caught up."""
 
 _LOGS = ("offsets", "commits", "sources", "state")
 

@@ -4,8 +4,9 @@ from collections.abc import Mapping
 
 from penstock.checkpoint.act import Act, Draft, newest_entries
 from penstock.checkpoint.acting import done_acts, places_of_act
+from penstock.checkpoint.catching_up import COPY
 from penstock.checkpoint.entries import Unreadable, entry_ids
-from penstock.checkpoint.files import Files
+from penstock.checkpoint.files import Files, places_below
 from penstock.checkpoint.leftovers import remove_leftovers
 from penstock.checkpoint.log_reading import read_logs
 from penstock.checkpoint.rewind_plan import remove_with_checksum
@@ -139,6 +140,8 @@ def _collect_tables(draft: Draft, store: PartitionStore) -> None:
 
 
 def _collect_backups(draft: Draft) -> None:
+    for place in list(places_below(draft, COPY)):
+        draft.delete(place, reason="left by a rebuild that was interrupted")
     for folder in list(done_acts(draft))[:-1]:
         for place in places_of_act(draft, folder):
             draft.delete(place, reason="the backup of an older act; not kept")

@@ -1,8 +1,8 @@
 """Makes the lost checkpoint of a query with state again: from a savepoint, and by Spark, which computes what came after it.
 
-Spark runs on a copy of the savepoint's checkpoint beside the lost one. Each decided batch behind the savepoint gets its plan, one
-start that ends with it (`Trigger.Once`), and a function for its rows that writes nothing. What Spark has then made takes the
-place of the lost checkpoint by one act, as for a query without state.
+Spark runs on a copy of the savepoint's checkpoint, inside the lost one. Each decided batch behind the savepoint gets its plan,
+one start that ends with it (`Trigger.Once`), and a function for its rows that writes nothing. What Spark has then made takes
+the place of the lost checkpoint by one act, as for a query without state.
 """
 
 import re
@@ -16,7 +16,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from penstock.checkpoint import savepoint as saved
 from penstock.checkpoint.act import Act
-from penstock.checkpoint.catching_up import CatchUp, act_of
+from penstock.checkpoint.catching_up import COPY, CatchUp, act_of
 from penstock.checkpoint.savepoint import Below, Savepoint
 from penstock.commit.outcome import Delivered
 from penstock.commit.publication import decision_in
@@ -50,7 +50,6 @@ _COPY = FaultPoint("rebuild.copy", "copy a savepoint's checkpoint, in which Spar
 _COMPUTE = FaultPoint("rebuild.compute", "have Spark compute a decided batch once more for its state")
 _REMOVE = FaultPoint("rebuild.remove", "remove the copy in which Spark computed")
 
-_COPY_SUFFIX = "-rebuilt"
 _CLOCK = re.compile(r"\b(current_timestamp|current_date|now|localtimestamp|unix_timestamp)\(\)|ProcessingTime")
 _OTHERWISE = "Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy."
 
@@ -128,7 +127,7 @@ class StateRebuilding:
         """
         behind = self._behind(runtime)
         checkpoint = self.settings.checkpoint
-        own = checkpoint.model_copy(update={"url": f"{checkpoint.url}{_COPY_SUFFIX}"})
+        own = checkpoint.model_copy(update={"url": f"{checkpoint.url.rstrip('/')}/{COPY}"})
         plan = replace(self.plan, settings=self.settings.model_copy(update={"checkpoint": own}))
         catch_up = CatchUp(checkpoint_of(plan).files, order=self._order_of(behind), named=self.settings.named_sources)
         saved.require_whole(self.place, behind.savepoint)
