@@ -75,7 +75,7 @@ class CatchUp:
         }
         ends = {each.source: each.end for each in batch.offsets}
         if parse_offsets(planned).named:
-            entry = encoded_entry(noted, {name: ends[name] for name in self._order})
+            entry = encoded_entry(noted, {name: ends[name] for name in self._order if name in ends})  # others came later
         else:
             offsets = (ends[name] for name in self._order)
             lines = (NO_OFFSET if offset is None else offset for offset in offsets)

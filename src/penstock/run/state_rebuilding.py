@@ -17,6 +17,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from penstock.checkpoint import savepoint as saved
 from penstock.checkpoint.act import Act
 from penstock.checkpoint.catching_up import COPY, CatchUp, act_of
+from penstock.checkpoint.entries import parse_offsets
 from penstock.checkpoint.savepoint import Below, Savepoint
 from penstock.commit.outcome import Delivered
 from penstock.commit.publication import decision_in
@@ -130,7 +131,14 @@ class StateRebuilding:
         own = checkpoint.model_copy(update={"url": f"{checkpoint.url.rstrip('/')}/{COPY}"})
         plan = replace(self.plan, settings=self.settings.model_copy(update={"checkpoint": own}))
         catch_up = CatchUp(checkpoint_of(plan).files, order=self._order_of(behind), named=self.settings.named_sources)
-        saved.require_whole(self.place, behind.savepoint)
+        try:
+            self._catch_up(catch_up, runtime, plan, behind)
+            return catch_up.act(runtime.checkpoint.files, savepoint=behind.savepoint.name, batch_id=behind.last)
+        finally:
+            with _REMOVE.around():
+                catch_up.remove()  # the act holds all of it, and keeps it on disk before it changes anything
+
+    def _catch_up(self, catch_up: CatchUp, runtime: Runtime, plan: DeliveryPlan, behind: _Behind) -> None:
         with _COPY.around():
             catch_up.begin(
                 Below(self.place, f"{behind.savepoint.name}/checkpoint"),
@@ -145,10 +153,6 @@ class StateRebuilding:
                 with _COMPUTE.around():
                     self._compute(computing, plan, decision)
                 catch_up.require_committed(decision.batch.batch_id)
-        act = catch_up.act(runtime.checkpoint.files, savepoint=behind.savepoint.name, batch_id=behind.last)
-        with _REMOVE.around():
-            catch_up.remove()  # the act holds it in memory, and keeps it on disk before it changes anything
-        return act
 
     def _compute(self, runtime: Runtime, plan: DeliveryPlan, decision: Decision) -> None:
         """Run one planned batch to its commit in the copy. Raises InputChanged if it has other rows than were delivered."""
@@ -184,13 +188,14 @@ class StateRebuilding:
         """Return the newest savepoint that the ledger goes on from, with what came after. Raises Refused."""
         newest = lost_at(runtime)
         savepoint = self._newest_savepoint(runtime, newest)
+        saved.require_whole(self.place, savepoint)
         entries = list[Entry]()
         for entry in decided_entries(runtime.ledger):
             if decision_in(entry).batch.batch_id <= savepoint.point.batch_id:
                 break
             entries.append(entry)
         behind = _Behind(savepoint=savepoint, entries=entries[::-1])
-        _require_all(behind, decision_in(newest).batch.batch_id)
+        _require_all(behind, decision_in(newest).batch.batch_id, ends=self._ends_of(savepoint))
         travel_by_value()
         self._require_same_query(behind, runtime)
         return behind
@@ -208,6 +213,14 @@ class StateRebuilding:
             f"{self.place.location} has no savepoint of this query to begin with.",
             remedy="Name the place of the savepoints with --to; or put the checkpoint back from a copy.",
         )
+
+    def _ends_of(self, savepoint: Savepoint) -> dict[SourceName, str | None]:
+        """Return the offsets with which a savepoint ends, by source."""
+        place = f"{savepoint.name}/checkpoint/offsets/{savepoint.point.batch_id}"
+        entry = parse_offsets(self.place.read(place) or b"")
+        if entry.named:
+            return {SourceName(key): offset for key, offset in entry.offsets.items()}
+        return dict(zip(self.order, entry.by_key().values(), strict=False))
 
     def _require_same_query(self, behind: _Behind, runtime: Runtime) -> None:
         """Raise Refused if a run that decided one of the batches computed them in another way than the file does now."""
@@ -238,8 +251,11 @@ class StateRebuilding:
             yield f"{each.source}: {again} read once more, and delivered no more."
 
 
-def _require_all(behind: _Behind, newest: BatchId) -> None:
-    """Raise Refused unless the ledger holds every decision behind the savepoint, each from where the one before ended."""
+def _require_all(behind: _Behind, newest: BatchId, *, ends: dict[SourceName, str | None]) -> None:
+    """Raise Refused unless the ledger holds every decision behind the savepoint, each from where the one before ended.
+
+    `ends`: where the savepoint's own batch ended.
+    """
     found = [decision_in(entry).batch.batch_id for entry in behind.entries]
     if found != list(range(behind.first + 1, newest + 1)):
         raise Refused(
@@ -247,7 +263,6 @@ def _require_all(behind: _Behind, newest: BatchId) -> None:
             f"batch {newest}.",
             remedy=_OTHERWISE,
         )
-    ends = dict[SourceName, str | None]()
     for decision in behind.decisions():
         for each in decision.batch.offsets:
             before = ends.get(each.source)
