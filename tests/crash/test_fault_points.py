@@ -314,6 +314,7 @@ ELSEWHERE = {
     "laketables.": "the conformance suite of many Delta tables, and a query in tests/spark/test_many_tables_page.py",
     "tables.": "tests/unit/test_many_tables.py, and a query in tests/spark/test_many_tables_page.py",
     "savepoint.": "tests/crash/test_savepoints_killed.py",
+    "rebuild.": "state is made again: tests/spark/test_savepoints.py, and a verb in tests/crash/verbs.py",
     "adopt.": "tests/crash/test_taking_over_killed.py",
 }
 """Prefixes of points that no variant reaches, and what kills there instead."""
