@@ -58,7 +58,7 @@ PARTS = {
     "selections": Part(measure=selections.measure, minutes=3),
     "digests": Part(measure=digests.measure, minutes=2),
     "savepoint": Part(measure=savepoints.measure, minutes=6),
-    "tables": Part(measure=tables.measure, minutes=10, libraries=("deltalake", "pyiceberg")),
+    "tables": Part(measure=tables.measure, minutes=50, libraries=("deltalake", "pyiceberg")),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{
         kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)
