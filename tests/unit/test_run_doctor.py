@@ -196,6 +196,49 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
     assert "What was published in lake only is not there, or an older copy is: mount that place" in told
 
 
+def test_a_directory_that_somebody_removed_is_lost_though_its_marker_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    Path("lake").rename("backup")
+    (account,) = doctor(capsys, code=1)["accounts"]
+    assert (account["state"], account["mark"]) == ("lost", 3)
+    told = f"The directory {Path('lake').absolute()} of account 'only' of sink 'lake' is gone, and 2 rows with it that were"
+    shown = " ".join(said(capsys, code=1).split())
+    assert told in shown
+    assert "`penstock verify flights.yaml --accept-removed`" in shown
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, status.text) == ("conflict", f"{told} published. A start goes on without them.")
+    assert [(place.state, place.mark) for place in status.places] == [("lost", 3)]
+    Path("backup").rename("lake")
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+
+
+def test_a_directory_that_was_removed_on_purpose_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("lake")
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "flights.yaml", "--accept-removed", "--yes", "--reason", "old"])
+    assert ended.value.code == 0
+    capsys.readouterr()
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, [place.state for place in status.places]) == ("ok", ["own"])
+
+
+def test_of_a_directory_that_was_removed_only_what_was_published_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True)
+    shutil.rmtree("lake")
+    assert "is gone, and 1 row with it" in doctor(capsys, code=1)["accounts"][0]["trouble"]
+
+
+def test_a_refused_start_is_told_before_a_directory_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("lake")
+    shutil.rmtree("state/checkpoint")
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, "A start would be refused" in status.text) == ("conflict", True)
+    assert [place.state for place in status.places] == ["lost"]
+
+
 def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=False)
     assert doctor(capsys, code=0)["refused"] is None

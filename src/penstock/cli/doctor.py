@@ -75,7 +75,9 @@ def text_of(found: "Diagnosis") -> RenderableType:
             rows.append((one.name, f"{formatting.duration(one.open_ms)} ago", place, ends))
         parts += [table(("open transaction", "since", "held up from", "ends"), rows), Text()]
     parts += [
-        Text(f"{f'{one.sink} {one.account}'.rstrip()}: {one.trouble}", "red") for one in found.accounts if one.trouble is not None
+        Text(with_file(f"{f'{one.sink} {one.account}'.rstrip()}: {one.trouble}"), "red")
+        for one in found.accounts
+        if one.trouble is not None
     ]
     return Group(*parts, *_advice(found, pending=bool(heaps)))
 
