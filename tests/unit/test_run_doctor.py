@@ -19,7 +19,8 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.core.row_hash import row_hashes
-from penstock.errors import PenstockError, PublishFailed
+from penstock.errors import Failed, PenstockError, PublishFailed
+from penstock.observe.last_error import noting_error
 from penstock.protocols import SCHEMA_KEY
 from penstock.run.assembly import assemble
 from penstock.run.pipeline import Pipeline
@@ -251,6 +252,37 @@ def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.Capt
     told = " ".join(said(capsys, code=1).split())
     assert "A start would be refused: The ledger continues query query with batch 2, but the checkpoint" in told
     assert "read what `penstock adopt flights.yaml` says" in told
+
+
+@pytest.fixture
+def driver_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.observe.driver._runs", lambda *_, **__: False)
+
+
+@pytest.mark.usefixtures("driver_has_ended")
+def test_the_error_that_ended_the_newest_run_is_told_until_the_ledger_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    Pipeline.from_file("flights.yaml").recover()
+    with pytest.raises(Failed), noting_error(str(Path("state").absolute())):
+        raise Failed("The disk is full.", remedy="Make room, then run `penstock recover`.")
+    shown = " ".join(said(capsys, code=0).split())
+    assert "Nothing is pending, but the newest run ended with an error 0 seconds ago: The disk is full. Make room" in shown
+    assert "then run `penstock recover flights.yaml`." in shown
+    assert doctor(capsys, code=0)["failure"]["exit_code"] == 1
+    Pipeline.from_file("flights.yaml").recover()
+    assert doctor(capsys, code=0)["failure"] is None
+    assert "Nothing is pending." in said(capsys, code=0)
+
+
+@pytest.mark.usefixtures("driver_has_ended")
+def test_an_error_that_ended_a_run_and_would_end_the_next_one_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("state/checkpoint")
+    refused = doctor(capsys, code=1)["refused"]
+    with pytest.raises(Failed), noting_error(str(Path("state").absolute())):
+        raise Failed(refused.partition(". ")[0], remedy="-")
+    told = said(capsys, code=1)
+    assert ("A start would be refused" in told, "the newest run" in told.lower()) == (True, False)
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:

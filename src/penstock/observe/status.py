@@ -149,6 +149,13 @@ class Status:
         return ended or any(place.lacks == what for place in self.places)
 
     @property
+    def failure(self) -> LastError | None:
+        """The error that ended the newest run; None if a driver runs, or the ledger has got an entry since."""
+        error = self.last_error
+        is_over = error is None or self.is_running or error.at_ms < (self.last_written_at_ms or 0)
+        return None if is_over else error
+
+    @property
     def is_running(self) -> bool:
         """Whether the driver is known to run: it may be one of another machine."""
         return self.driver is not None and self.driver.state == "running"

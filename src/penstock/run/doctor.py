@@ -29,6 +29,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import OpenTransaction
 from penstock.errors import PenstockError, Refused, Usage
+from penstock.observe.last_error import LastError, last_error
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
@@ -100,6 +101,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     transactions: tuple[OpenTransaction, ...] = ()
     refused: str | None = None
+    failure: LastError | None = None
+    """The error that ended the newest run, None if a driver runs or the ledger has got an entry since. It may be mended."""
 
     @property
     def ok(self) -> bool:
@@ -162,6 +165,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             ),
             transactions=tuple(transactions),
             refused=_refusal(plan, ledger, tail, sinks),
+            failure=replace(known, last_error=last_error(plan.settings.home)).failure,
         )
 
 
