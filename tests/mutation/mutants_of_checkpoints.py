@@ -150,4 +150,12 @@ MUTANTS_OF_CHECKPOINTS = (
         replace='        if driver is not None and driver.state == "none" and not is_this:\n',
         tests=(f"{OF_RUN}::test_beside_a_driver_that_runs_every_act_is_refused[rewind]",),
     ),
+    Mutant(
+        bug=24,
+        name="beside-an-empty-ledger-any-torn-plan-counts-as-not-decided",
+        file=ACTS_OF_RUN,
+        find="next_batch_id=BatchId(0), ends=",
+        replace="next_batch_id=runtime.checkpoint.latest_offsets_id() or BatchId(0), ends=",
+        tests=(f"{OF_RUN}::test_beside_an_empty_ledger_no_plan_of_a_later_batch_is_thrown_away",),
+    ),
 )

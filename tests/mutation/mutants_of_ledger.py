@@ -10,6 +10,7 @@ OF_DIRECTORY_LEDGER = "tests/unit/test_ledger_directory.py"
 OF_LEDGER = "tests/conformance/test_ledger_conformance.py"
 OF_LOG_LEDGER = "tests/unit/test_ledger_log.py"
 OF_SQLITE_LEDGER = "tests/unit/test_ledger_sqlite.py"
+OF_READ_ONLY_LEDGER = "tests/unit/test_ledger_sqlite_read_only.py"
 
 MUTANTS_OF_LEDGER = (
     Mutant(
@@ -196,5 +197,21 @@ MUTANTS_OF_LEDGER = (
         find="        _require_not_emptied(self._path)\n",
         replace="",
         tests=("tests/unit/test_ledger_sqlite.py::test_a_file_that_was_emptied_is_told_as_that_and_the_remedy_goes_on",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-ledger-that-changes-is-read-as-if-it-stood-still",
+        file=SQLITE_LEDGER,
+        find="                    if self._still is None or self._still == self._still_file():\n",
+        replace="                    if self._still is None or self._still_file() is not None:\n",
+        tests=(f"{OF_READ_ONLY_LEDGER}::test_what_changes_while_it_is_read_is_read_again",),
+    ),
+    Mutant(
+        bug=16,
+        name="the-log-of-a-ledger-that-nobody-may-write-is-left-out",
+        file="src/penstock/ledger/sqlite_files.py",
+        find="    if _has_content(log):\n        raise",
+        replace="    if not log:\n        raise",
+        tests=(f"{OF_READ_ONLY_LEDGER}::test_what_cannot_be_read_whole_is_refused",),
     ),
 )

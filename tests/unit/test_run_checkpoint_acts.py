@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import socket
 from collections import Counter
 from dataclasses import replace
@@ -218,6 +219,57 @@ def test_the_plan_of_a_decided_batch_is_not_thrown_away(world: World) -> None:
     (world.root / "offsets" / "3").write_text("v1\n{")
     with pytest.raises(Refused, match="offsets/3"):
         repair_checkpoint(world.plan, query_id=None, yes=True)
+
+
+def began(directory: Path) -> Driver:
+    """A pipeline that was killed when Spark had planned its first batch, and nothing was decided yet."""
+    target = Target(directory)
+    plan = plan_of(target)
+    driver = Driver(plan, Path(plan.spark_checkpoint))
+    driver.write("metadata", f'{{"id":"{QUERY}"}}')
+    driver.write("offsets/0", "v1\n{")
+    driver.runtime.close()
+    return driver
+
+
+def test_a_torn_plan_of_the_first_batch_is_planned_anew(tmp_path: Path) -> None:
+    driver = began(tmp_path)
+    plan = plan_of(Target(tmp_path))
+    done = repair_checkpoint(plan, query_id=None, yes=True)
+    assert (done.act.next_batch_id, [step.place for step in done.act.steps]) == (0, ["offsets/0"])
+    driver = Driver(plan, driver.root)
+    driver.plan(0)
+    assert not driver.deliver(0).already
+    assert verify(plan).ok
+
+
+def test_before_the_first_decision_what_cannot_be_repaired_is_begun_anew(tmp_path: Path) -> None:
+    driver = began(tmp_path)
+    (driver.root / "metadata").write_text('{"id":"5f0')
+    plan = plan_of(Target(tmp_path))
+    with pytest.raises(Refused, match="metadata") as refused:
+        repair_checkpoint(plan, query_id=None, yes=True)
+    assert refused.value.remedy.startswith(
+        "The ledger is empty: if it is the right one, nothing was delivered yet, so remove the"
+    )
+    shutil.rmtree(driver.root)
+    driver = Driver(plan, driver.root)
+    driver.plan(0)
+    assert not driver.deliver(0).already
+
+
+@pytest.mark.parametrize("committed", [True, False])
+def test_beside_an_empty_ledger_no_plan_of_a_later_batch_is_thrown_away(tmp_path: Path, *, committed: bool) -> None:
+    """The ledger is lost, or not mounted: what it decided is not known."""
+    driver = began(tmp_path)
+    driver.plan(0)
+    if committed:
+        driver.write("commits/0", 'v1\n{"nextBatchWatermarkMs":0}')
+    driver.write("offsets/1", "v1\n{")
+    with pytest.raises(Refused, match="offsets/1") as refused:
+        repair_checkpoint(plan_of(Target(tmp_path)), query_id=None, yes=True)
+    assert refused.value.remedy.startswith("Restore it from a copy.")
+    assert (driver.root / "offsets" / "1").exists()
 
 
 @pytest.mark.parametrize("is_named", [True, False])

@@ -19,7 +19,8 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.core.row_hash import row_hashes
-from penstock.errors import PenstockError, PublishFailed
+from penstock.errors import Failed, PenstockError, PublishFailed
+from penstock.observe.last_error import noting_error
 from penstock.protocols import SCHEMA_KEY
 from penstock.run.assembly import assemble
 from penstock.run.pipeline import Pipeline
@@ -196,6 +197,49 @@ def test_an_account_that_is_not_mounted_any_more_is_no_published_one(capsys: pyt
     assert "What was published in lake only is not there, or an older copy is: mount that place" in told
 
 
+def test_a_directory_that_somebody_removed_is_lost_though_its_marker_is_there(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    Path("lake").rename("backup")
+    (account,) = doctor(capsys, code=1)["accounts"]
+    assert (account["state"], account["mark"]) == ("lost", 3)
+    told = f"The directory {Path('lake').absolute()} of account 'only' of sink 'lake' is gone, and 2 rows with it that were"
+    shown = " ".join(said(capsys, code=1).split())
+    assert told in shown
+    assert "`penstock verify flights.yaml --accept-removed`" in shown
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, status.text) == ("conflict", f"{told} published. A start goes on without them.")
+    assert [(place.state, place.mark) for place in status.places] == [("lost", 3)]
+    Path("backup").rename("lake")
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+
+
+def test_a_directory_that_was_removed_on_purpose_is_not_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("lake")
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "flights.yaml", "--accept-removed", "--yes", "--reason", "old"])
+    assert ended.value.code == 0
+    capsys.readouterr()
+    assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, [place.state for place in status.places]) == ("ok", ["own"])
+
+
+def test_of_a_directory_that_was_removed_only_what_was_published_is_missed(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=True)
+    shutil.rmtree("lake")
+    assert "is gone, and 1 row with it" in doctor(capsys, code=1)["accounts"][0]["trouble"]
+
+
+def test_a_refused_start_is_told_before_a_directory_that_is_gone(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("lake")
+    shutil.rmtree("state/checkpoint")
+    status = Pipeline.from_file("flights.yaml").status()
+    assert (status.health, "A start would be refused" in status.text) == ("conflict", True)
+    assert [place.state for place in status.places] == ["lost"]
+
+
 def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=False)
     assert doctor(capsys, code=0)["refused"] is None
@@ -208,6 +252,37 @@ def test_a_checkpoint_that_a_start_would_refuse_wants_a_hand(capsys: pytest.Capt
     told = " ".join(said(capsys, code=1).split())
     assert "A start would be refused: The ledger continues query query with batch 2, but the checkpoint" in told
     assert "read what `penstock adopt flights.yaml` says" in told
+
+
+@pytest.fixture
+def driver_has_ended(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.observe.driver._runs", lambda *_, **__: False)
+
+
+@pytest.mark.usefixtures("driver_has_ended")
+def test_the_error_that_ended_the_newest_run_is_told_until_the_ledger_goes_on(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    Pipeline.from_file("flights.yaml").recover()
+    with pytest.raises(Failed), noting_error(str(Path("state").absolute())):
+        raise Failed("The disk is full.", remedy="Make room, then run `penstock recover`.")
+    shown = " ".join(said(capsys, code=0).split())
+    assert "Nothing is pending, but the newest run ended with an error 0 seconds ago: The disk is full. Make room" in shown
+    assert "then run `penstock recover flights.yaml`." in shown
+    assert doctor(capsys, code=0)["failure"]["exit_code"] == 1
+    Pipeline.from_file("flights.yaml").recover()
+    assert doctor(capsys, code=0)["failure"] is None
+    assert "Nothing is pending." in said(capsys, code=0)
+
+
+@pytest.mark.usefixtures("driver_has_ended")
+def test_an_error_that_ended_a_run_and_would_end_the_next_one_is_told_once(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    shutil.rmtree("state/checkpoint")
+    refused = doctor(capsys, code=1)["refused"]
+    with pytest.raises(Failed), noting_error(str(Path("state").absolute())):
+        raise Failed(refused.partition(". ")[0], remedy="-")
+    told = said(capsys, code=1)
+    assert ("A start would be refused" in told, "the newest run" in told.lower()) == (True, False)
 
 
 def test_spool_files_of_a_database_are_told(capsys: pytest.CaptureFixture[str]) -> None:

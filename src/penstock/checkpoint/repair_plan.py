@@ -26,12 +26,12 @@ _ROUNDS = 20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Decided:
-    """What the ledger tells of a checkpoint.
+    """What the ledger tells of a checkpoint. `query_id` is None while nothing of its query is decided.
 
     `ends` returns the offsets that a decided batch ended with, by the keys of the checkpoint; None if it tells nothing of it.
     """
 
-    query_id: str
+    query_id: str | None
     next_batch_id: BatchId
     ends: Callable[[BatchId], Mapping[str, str | None] | None]
 

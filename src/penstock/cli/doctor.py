@@ -1,5 +1,6 @@
 """`penstock doctor`: shows what is pending and what needs the operator's attention, without Spark and without Java."""
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
@@ -39,7 +40,8 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
     if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, a transaction hangs, or
-    a start would refuse the checkpoint.
+    a start would refuse the checkpoint. The error that ended the newest run is told, too: the next start shows whether it is
+    mended.
     A running driver publishes what it decided in the next moment: look again before you do anything.
     """
     opened = pipeline(file, overrides)
@@ -75,7 +77,9 @@ def text_of(found: "Diagnosis") -> RenderableType:
             rows.append((one.name, f"{formatting.duration(one.open_ms)} ago", place, ends))
         parts += [table(("open transaction", "since", "held up from", "ends"), rows), Text()]
     parts += [
-        Text(f"{f'{one.sink} {one.account}'.rstrip()}: {one.trouble}", "red") for one in found.accounts if one.trouble is not None
+        Text(with_file(f"{f'{one.sink} {one.account}'.rstrip()}: {one.trouble}"), "red")
+        for one in found.accounts
+        if one.trouble is not None
     ]
     return Group(*parts, *_advice(found, pending=bool(heaps)))
 
@@ -127,8 +131,18 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
         yield Text(
             f"{'warning: ' if finding.warns else ''}{finding.subject}: {finding.message}", "yellow" if finding.warns else "dim"
         )
-    if not pending and found.ok:
-        yield Text("Nothing was delivered yet." if found.position is None else "Nothing is pending.", "green")
+    yield from _ending(found, is_clear=not pending and found.ok)
+
+
+def _ending(found: "Diagnosis", *, is_clear: bool) -> Iterator[Text]:
+    """Yield what ended the newest run, unless a start would be refused for that, or that nothing is pending."""
+    clear = "Nothing was delivered yet" if found.position is None else "Nothing is pending"
+    if found.failure is not None and found.failure.message not in (found.refused or ""):
+        when = formatting.ago(found.failure.at_ms, now_ms=int(time.time() * 1000))
+        what = f"{f'{clear}, but the' if is_clear else 'The'} newest run ended with an error {when}"
+        yield Text(with_file(f"{what}: {found.failure.message} {found.failure.remedy}"), "red")
+    elif is_clear:
+        yield Text(f"{clear}.", "green")
 
 
 def _in_state(found: "Diagnosis", state: str) -> str:

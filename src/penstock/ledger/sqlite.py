@@ -25,6 +25,7 @@ from penstock.errors import (
 )
 from penstock.ledger.base_ledger import BaseLedger, require_tail_kept
 from penstock.ledger.self_test import collect_proofs, prove_locks, prove_undamaged, prove_writers
+from penstock.ledger.sqlite_files import StillFile, is_writable, still_file
 from penstock.protocols import InTransaction
 from penstock.support.connection import ServerConnection
 from penstock.support.filesystem_errors import FULL, file_problem, translate_os_errors
@@ -35,6 +36,8 @@ COMMIT = FaultPoint("ledger.sqlite_commit", "The entry's transaction is committe
 PRUNE = FaultPoint("ledger.sqlite_prune", "Old entries are deleted in one transaction.")
 
 BUSY_TIMEOUT_S = 10.0
+_LOOKS = 3
+"""How often a file is read that changes meanwhile: a driver begins or ends once."""
 
 _CREATE = """
 CREATE TABLE IF NOT EXISTS penstock_ledger (position INTEGER PRIMARY KEY, pipeline TEXT NOT NULL, entry TEXT NOT NULL)
@@ -81,6 +84,8 @@ class SqliteLedger(BaseLedger, ServerConnection):
         self._lock = RLock()
         self._connection: sqlite3.Connection | None = None
         self._writable = False
+        self._still: StillFile | None = None
+        """The file's state when the connection was opened, if it reads the file alone, without locks."""
 
     @property
     def location(self) -> str:
@@ -163,15 +168,21 @@ class SqliteLedger(BaseLedger, ServerConnection):
 
     def _row(self, statement: str, *values: int, table: str = "penstock_ledger") -> tuple[int, str] | None:
         with self._lock:
-            if self._connection is None and self._exists():
-                self._connection = self._connect("rw")
-            if self._connection is None:
-                return None
-            with self.translate_errors(Failed):
-                if not _has_table(self._connection, table):
+            for _ in range(_LOOKS):
+                connection = self._open_for_reading()
+                if connection is None:
                     return None
-                row: tuple[int, str] | None = self._connection.execute(statement, values).fetchone()
-        return row
+                try:
+                    with self.translate_errors(Failed):
+                        row = _first_row(connection, statement, values, table=table)
+                except PenstockError:
+                    if self._still == self._still_file():
+                        raise
+                else:
+                    if self._still is None or self._still == self._still_file():
+                        return row
+                self.drop()
+            raise self._changing()
 
     def _insert(self, connection: sqlite3.Connection, entry: Entry, data: str) -> None:
         row = connection.execute(_OWNER).fetchone()
@@ -215,6 +226,27 @@ class SqliteLedger(BaseLedger, ServerConnection):
             self._writable = True
         return self._connection
 
+    def _open_for_reading(self) -> sqlite3.Connection | None:
+        """Return None if there is no ledger. Where its directory cannot be written, SQLite is not let write the file, either."""
+        if self._connection is None and self._exists():
+            self._still = self._still_file()
+            if self._still is not None:
+                self._connection = self._connect("ro&immutable=1")
+            else:
+                self._connection = self._connect("rw" if is_writable(self._path) else "ro")
+        return self._connection
+
+    def _still_file(self) -> StillFile | None:
+        with translate_os_errors(Failed, f"The ledger {self._path} cannot be looked at", then=_THEN):
+            return still_file(self._path)
+
+    def _changing(self) -> Retryable:
+        return Retryable(
+            f"The ledger {self._path} changed during {_LOOKS} looks: a driver begins or ends to write it, and here its directory "
+            "cannot be written.",
+            remedy="Look again.",
+        )
+
     def _exists(self) -> bool:
         with translate_os_errors(Failed, f"The ledger {self._path} cannot be looked at", then=_THEN):
             return self._path.exists()
@@ -255,7 +287,7 @@ class SqliteLedger(BaseLedger, ServerConnection):
 
         Closing alone would leave the lock while a cursor of the connection lives, for example in an exception's traceback.
         """
-        connection, self._connection, self._writable = self._connection, None, False
+        connection, self._connection, self._writable, self._still = self._connection, None, False, None
         if connection is not None:
             with suppress(sqlite3.Error):  # only the file counts, whatever the closing connection raises
                 connection.rollback()
@@ -266,6 +298,14 @@ class SqliteLedger(BaseLedger, ServerConnection):
 def _without_content(text: str) -> str:
     """Return what SQLite said. Python quotes a whole entry that is no UTF-8, which is long, binary, and can hold rows."""
     return "an entry is damaged: it is no UTF-8" if text.startswith("Could not decode to UTF-8") else text
+
+
+def _first_row(connection: sqlite3.Connection, statement: str, values: tuple[int, ...], *, table: str) -> tuple[int, str] | None:
+    """Return the first row of a query on `table`, None if there is none or no such table."""
+    if not _has_table(connection, table):
+        return None
+    row: tuple[int, str] | None = connection.execute(statement, values).fetchone()
+    return row
 
 
 def _has_table(connection: sqlite3.Connection, table: str) -> bool:

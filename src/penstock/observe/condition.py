@@ -93,8 +93,8 @@ def _losses(status: Status) -> Iterator[Condition]:
 
 def _failures(status: Status) -> Iterator[Condition]:
     """Yield how the newest run failed, and what it left undone."""
-    error = status.last_error
-    if error is not None and not status.is_running and (status.last_written_at_ms or 0) <= error.at_ms:
+    error = status.failure
+    if error is not None:
         yield Condition(state=State.FAILED, text=error.message, next_step=error.remedy)
     noted = status.supervision
     if noted is not None and noted.state in {"given up", "gone"}:

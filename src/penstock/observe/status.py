@@ -55,7 +55,8 @@ class PlaceState:
 
     `mark` is the marker's position in the ledger. `state` is `own` (this ledger's), `empty` (nothing was published there),
     `foreign` (another ledger filled it), `behind` (this ledger is an older copy), `lost` (what was published is not there) or
-    `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused.
+    `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused. A place that is `lost`
+    and has a `mark` has lost the directory that readers read, and a start makes it anew.
     """
 
     sink: SinkName
@@ -64,6 +65,11 @@ class PlaceState:
     mark: Position | None = None
     trouble: str | None = None
     lacks: str = ""
+
+    @property
+    def lets_start(self) -> bool:
+        """Whether a start goes on with a place that is lost: its marker stands, so that nothing is published twice."""
+        return self.state == "lost" and self.mark is not None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -143,16 +149,28 @@ class Status:
         return ended or any(place.lacks == what for place in self.places)
 
     @property
+    def failure(self) -> LastError | None:
+        """The error that ended the newest run; None if a driver runs, or the ledger has got an entry since."""
+        error = self.last_error
+        is_over = error is None or self.is_running or error.at_ms < (self.last_written_at_ms or 0)
+        return None if is_over else error
+
+    @property
     def is_running(self) -> bool:
         """Whether the driver is known to run: it may be one of another machine."""
         return self.driver is not None and self.driver.state == "running"
 
     def with_places(self, places: tuple[PlaceState, ...]) -> "Status":
-        """Return this status with the sinks' places. One that is not this ledger's is a conflict: a start would be refused."""
-        wrong = next((place for place in places if place.state in {"foreign", "behind", "lost"}), None)
-        if wrong is None:
+        """Return this status with the sinks' places. One that is not this ledger's, or has lost its rows, is a conflict."""
+        wrong = [place for place in places if place.state in {"foreign", "behind", "lost"}]
+        worst = next((place for place in wrong if not place.lets_start), wrong[0] if wrong else None)
+        if worst is None:
             return replace(self, places=places)
-        return replace(self, places=places, health="conflict", text=f"{wrong.trouble} A start would be refused.")
+        if not worst.lets_start:
+            return replace(self, places=places, health="conflict", text=f"{worst.trouble} A start would be refused.")
+        return replace(
+            self, places=places, health="conflict", text=self.text if self.health == "conflict" else f"{worst.trouble}"
+        )
 
 
 def status(

@@ -12,6 +12,7 @@ from penstock.checkpoint.acting import Performed, Undone, perform, undo
 from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
 from penstock.checkpoint.repair_plan import Decided, plan_repair
 from penstock.checkpoint.rewind_plan import plan_rewind
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import recognise
 from penstock.commit.publication import decision_of
 from penstock.core.kafka_offset import without_notes
@@ -21,7 +22,7 @@ from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
 from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.continuation import batch_in_checkpoint
+from penstock.run.continuation import batch_in_checkpoint, begin_anew
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spec.pipeline import without_ledger
@@ -48,18 +49,33 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
     """Repair the checkpoint with what the ledger knows of it; see `plan_repair`. Fences as `rewind_checkpoint` does."""
 
     def make(runtime: Runtime) -> Act:
-        return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=_decided(runtime, plan))
+        decided = _decided(runtime, plan)
+        try:
+            return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=decided)
+        except Refused as beyond:
+            if decided is not None and decided.query_id is None and _is_at_its_begin(runtime.checkpoint):
+                beyond.remedy = begin_anew(runtime.checkpoint)
+            raise
 
     return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)
 
 
+def _is_at_its_begin(checkpoint: SparkCheckpoint) -> bool:
+    """Return whether Spark has planned no batch but the first, and committed none, as far as names tell."""
+    return checkpoint.latest_commit_id() is None and not checkpoint.latest_offsets_id()
+
+
 def _decided(runtime: Runtime, plan: DeliveryPlan) -> Decided | None:
-    """Return what the ledger knows of the checkpoint; None if it has decided nothing of its query, or is not asked."""
+    """Return what the ledger knows of the checkpoint; None if it is not asked.
+
+    Where it has decided nothing of the query, a start goes on with batch 0 alone, and refuses a checkpoint that is further.
+    """
     tail = runtime.ledger.tail()
     summary = Summary() if tail is None else tail.summary
-    if summary.query_id is None or summary.next_batch_id is None or without_ledger(plan.settings) is not None:
+    if without_ledger(plan.settings) is not None:
         return None
-
+    if summary.query_id is None or summary.next_batch_id is None:
+        return Decided(query_id=None, next_batch_id=BatchId(0), ends=lambda _: None)
     decided = Decided(query_id=summary.query_id, next_batch_id=summary.next_batch_id, ends=partial(_ends, runtime))
     with suppress(CheckpointDamaged):
         require_query(runtime.checkpoint.query_id() or summary.query_id, summary)

@@ -108,11 +108,16 @@ def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckp
     A machine that went down at the first start leaves files that are empty, and nobody has a copy yet.
     """
     if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:
-        error.remedy = (
-            f"The ledger is empty: if it is the right one, nothing was delivered yet, so remove the directory "
-            f"{checkpoint.location} and start again. Else put the ledger back, and the checkpoint from a copy."
-        )
+        error.remedy = begin_anew(checkpoint)
     return error
+
+
+def begin_anew(checkpoint: SparkCheckpoint) -> str:
+    """Return the remedy for a checkpoint of which no batch was decided."""
+    return (
+        f"The ledger is empty: if it is the right one, nothing was delivered yet, so remove the directory "
+        f"{checkpoint.location} and start again. Else put the ledger back, and the checkpoint from a copy."
+    )
 
 
 def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequence[SourceName], *, named: bool | None) -> None:

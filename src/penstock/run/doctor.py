@@ -11,6 +11,7 @@ from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
 from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
+from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
     AccountName,
     Attempt,
@@ -28,6 +29,7 @@ from penstock.core.model import (
 )
 from penstock.core.topics import OpenTransaction
 from penstock.errors import PenstockError, Refused, Usage
+from penstock.observe.last_error import LastError, last_error
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
@@ -35,6 +37,7 @@ from penstock.run.continuation import require_continuation
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
 from penstock.run.operations import newest_decision
+from penstock.run.removed_directories import missing_directory, rows_gone
 from penstock.run.status import topics_named
 from penstock.source.kafka.options import client_options
 from penstock.source.kafka.watch import kafka_sources
@@ -62,11 +65,11 @@ class AccountState:
     """One account of a sink. The account shows everything up to the position `mark`, where `batch_id` was decided.
 
     `state`: `published` (it shows everything that is decided), `empty` (nothing was published there), `outstanding` (not yet the
-    newest decision), `lost` (it lacks the mark of what the ledger knows to be published there), `foreign` (another ledger filled
-    it), `behind` (it shows more than the ledger holds, which is an older copy), `unknown` (the sink has no marker, and the ledger
-    does not know the newest decision to be published), `unwritable` (nothing can be published there; `trouble` says why),
-    `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be decided by the running generation,
-    `dead` never.
+    newest decision), `lost` (it lacks the mark of what the ledger knows to be published there, or its directory), `foreign`
+    (another ledger filled it), `behind` (it shows more than the ledger holds, which is an older copy), `unknown` (the sink has no
+    marker, and the ledger does not know the newest decision to be published), `unwritable` (nothing can be published there;
+    `trouble` says why), `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be decided by
+    the running generation, `dead` never.
     """
 
     sink: SinkName
@@ -98,6 +101,8 @@ class Diagnosis:
     findings: tuple[Finding, ...]
     transactions: tuple[OpenTransaction, ...] = ()
     refused: str | None = None
+    failure: LastError | None = None
+    """The error that ended the newest run, None if a driver runs or the ledger has got an entry since. It may be mended."""
 
     @property
     def ok(self) -> bool:
@@ -160,6 +165,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             ),
             transactions=tuple(transactions),
             refused=_refusal(plan, ledger, tail, sinks),
+            failure=replace(known, last_error=last_error(plan.settings.home)).failure,
         )
 
 
@@ -244,12 +250,13 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
     mark = None if high is None else high.position
     mismatch = None if high is None else ledger_mismatch(high, case.ledger, sink=sink.name, account=account)
     state = _published(sink, account, mark, case) if mismatch is None else mismatch.state
+    gone = None if high is None or mismatch is not None else _removed(sink, account, high, case)
     waits = case.pieces(sink.name, account) if state == "outstanding" else []
     running, dead = _sorted(_waiting(sink, account, case), case.cut, waits)
     return AccountState(
         sink=sink.name,
         account=account,
-        state=state,
+        state=state if gone is None else "lost",
         mark=mark,
         batch_id=None if mark is None else batch_at(case.ledger, mark),
         decided=_pending_pieces(
@@ -257,7 +264,17 @@ def _state(sink: Sink, account: AccountName, case: _Case) -> AccountState:
         ),
         running=_pending_pieces(running),
         dead=_pending_pieces(dead),
+        trouble=None if gone is None else str(gone),
     )
+
+
+def _removed(sink: Sink, account: AccountName, mark: HighWaterMark, case: _Case) -> Refused | None:
+    """Return what to tell of an account whose directory was removed, None if it is there or nothing has to be in it."""
+    directory = missing_directory(sink, account)
+    if directory is None:
+        return None
+    place = (sink.name, account)
+    return rows_gone(case.ledger, place, directory=directory, mark=mark, certain=case.rows.get(place, 0))
 
 
 def _published(sink: Sink, account: AccountName, mark: Position | None, case: _Case) -> str:

@@ -23,6 +23,7 @@ from penstock.run.continuation import position_of
 from penstock.run.kafka_input import known_topics
 from penstock.run.kinesis_input import stream_findings, stream_lags
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_marker_not_older
+from penstock.run.removed_directories import missing_directory, rows_gone
 from penstock.run.runtime import now_ms
 from penstock.run.state import limits_of
 from penstock.run.waiting_files import waiting_files
@@ -264,7 +265,16 @@ def topics_named(source: Source) -> list[str]:
 LOOK_S = 10.0
 """Seconds to wait for all places together."""
 
-_Answers = dict[Place, HighWaterMark | PenstockError | None]
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Answer:
+    """What a place shows: its marker, or why there is none to read, and its directory if that is gone."""
+
+    mark: HighWaterMark | PenstockError | None
+    missing: str | None = None
+
+
+_Answers = dict[Place, _Answer]
 
 
 def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -> tuple[PlaceState, ...]:
@@ -281,7 +291,7 @@ def places_of(plan: DeliveryPlan, ledger: Ledger, *, within_s: float = LOOK_S) -
     found = _marks(sinks, plan.pipeline, within_s=within_s)
     places = [(sink.name, account) for sink in sinks for account in sink.accounts]
     states = (
-        _state(place, found[place], ledger, rows.get(place, 0)) if place in found else _silent(place, within_s)
+        _state_by(place, found[place], ledger, rows.get(place, 0)) if place in found else _silent(place, within_s)
         for place in places
     )
     return (*states, *not_made)
@@ -321,9 +331,11 @@ def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
     try:
         for account in sink.accounts:
             try:
-                found[sink.name, account] = sink.high_water_mark(account, pipeline=pipeline)
+                mark = sink.high_water_mark(account, pipeline=pipeline)
+                missing = None if mark is None else missing_directory(sink, account)
+                found[sink.name, account] = _Answer(mark=mark, missing=missing)
             except PenstockError as error:
-                found[sink.name, account] = error
+                found[sink.name, account] = _Answer(mark=error)
     finally:
         sink.close()
 
@@ -331,6 +343,15 @@ def _look(sink: Sink, pipeline: PipelineName, found: _Answers) -> None:
 def _silent(place: Place, within_s: float) -> PlaceState:
     sink, account = place
     return PlaceState(sink=sink, account=account, state="unreachable", trouble=f"No answer within {within_s:g} seconds.")
+
+
+def _state_by(place: Place, answer: _Answer, ledger: Ledger, rows: int) -> PlaceState:
+    """Return the state of a place in which `rows` rows were published; `lost` with a mark if only its directory is gone."""
+    state = _state(place, answer.mark, ledger, rows)
+    if answer.missing is None or state.state != "own" or not isinstance(answer.mark, HighWaterMark):
+        return state
+    gone = rows_gone(ledger, place, directory=answer.missing, mark=answer.mark, certain=rows)
+    return state if gone is None else replace(state, state="lost", trouble=gone.message)
 
 
 def _state(place: Place, mark: HighWaterMark | PenstockError | None, ledger: Ledger, rows: int) -> PlaceState:

@@ -188,6 +188,10 @@ class Area(Protocol):
         """Return findings about rules by which the store itself deletes what the sink needs. Change nothing."""
         return ()
 
+    def missing_directory(self) -> str | None:
+        """Return the table's directory if it is not there; None if it is, or the store has none. Raises as `claimed_by`."""
+        return None
+
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that readers would read, in any order."""
         ...

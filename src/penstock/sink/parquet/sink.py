@@ -134,6 +134,9 @@ class ParquetSink:
         marker = self._table(account, self._areas(pipeline)[account]).marker()
         return None if marker is None else marker.high_water_mark
 
+    def missing_directory(self, account: AccountName) -> str | None:
+        return self._areas(self._pipeline)[account].missing_directory()
+
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create accounts and staging, and reject rows that the accounts cannot hold. Raises Usage, Refused, Failed."""
         if schema is not None:

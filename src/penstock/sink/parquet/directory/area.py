@@ -123,6 +123,14 @@ class DirectoryArea(MarkedArea, Area):
                 with suppress(FileNotFoundError):  # published meanwhile
                     yield Waiting(name=str(path), attempt=attempt, size_bytes=path.lstat().st_size)
 
+    def missing_directory(self) -> str | None:
+        with publishing(f"Looking for the account {self.root}"):
+            try:
+                self.root.stat()
+            except (FileNotFoundError, NotADirectoryError):
+                return str(self.root)
+        return None
+
     def files(self) -> Iterator[StoredFile]:
         """Yield every file below the root that is not hidden from readers. Links are followed, as readers do. Raises Failed."""
         for directory, below, names in os.walk(self.root, followlinks=True, onerror=self._unlisted):

@@ -132,6 +132,10 @@ class ObjectArea:
         map_concurrently(self._discard, [] if dry_run else dead)
         return [f"{self.store.url}/{pending.key}" for pending in dead]
 
+    def missing_directory(self) -> str | None:
+        """Return None: a store has objects, and no directories."""
+        return None
+
     def files(self) -> Iterator[StoredFile]:
         for found in self.store.list():
             if not is_hidden(found.key):
