@@ -125,28 +125,31 @@ def _places(source: Files, batch_id: BatchId) -> Iterator[str]:
 
 def _state_places(source: Files, batch_id: BatchId, commit: CommitEntry) -> Iterator[str]:
     stores = list(partition_stores(source))
-    for store, places, missing in chains(source, stores, version=batch_id + 1, commit=commit):
+    for _, places, missing in chains(source, stores, version=batch_id + 1, commit=commit):
         if missing is not None and batch_id != _newest_committed(source):
             raise _Vanished
         if missing is not None:
             raise _damaged(source, f"{missing.place} {missing}")
-        yield from _with_checksums(source, store.folder, places)
+        yield from _with_checksums(source, places)
     for operator_id in operator_ids(source):
         yield from descriptions(source, operator_id)
         for partition in source.names(f"state/{operator_id}"):
             yield from (f"state/{operator_id}/{partition}/_metadata/{name}" for name in _plain(source, operator_id, partition))
 
 
-def _with_checksums(source: Files, folder: str, places: Iterable[str]) -> Iterator[str]:
-    """Yield files of the state in `folder`, each with its checksums: Spark's own, and that of Hadoop's file system.
+def _with_checksums(source: Files, places: Iterable[str]) -> Iterator[str]:
+    """Yield files of the state, each with its checksums: Spark's own, and that of Hadoop's file system.
 
     Without the latter a file looks like one that somebody put there, as soon as Spark has written others beside it.
     """
-    beside = set(source.names(folder))
+    beside = dict[str, frozenset[str]]()  # tables of RocksDB are in a folder of their own
     for place in places:
         yield place
+        folder = place.rpartition("/")[0]
+        if folder not in beside:
+            beside[folder] = frozenset(source.names(folder))
         for checksum in (f"{place}.crc", checksum_name(place)):
-            if checksum.rpartition("/")[2] in beside:
+            if checksum.rpartition("/")[2] in beside[folder]:
                 yield checksum
 
 
