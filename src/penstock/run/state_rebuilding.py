@@ -324,7 +324,7 @@ def _require_input(runtime: Runtime, behind: _Behind) -> None:
             raise InputLost(
                 f"Spark cannot compute batch {decision.batch.batch_id} once more for its state: {missing}.",
                 remedy="Put the input back as it was, files with their times, and run the command again; or put the checkpoint "
-                "back from a copy. Do not restore a savepoint: what is taken back could not be read again.",
+                "back from a copy. Going back to a savepoint needs that input, too.",
             )
 
 
