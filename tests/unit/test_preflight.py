@@ -11,9 +11,8 @@ from tests.unit.parquet_target import SCHEMA
 from tests.unit.preflight_world import World, said
 
 from penstock import Pipeline
-from penstock.core.model import Generation, LedgerId
+from penstock.core.model import LedgerId
 from penstock.errors import PipelineChanged, SourcesChanged
-from penstock.run.preflight import description
 from penstock.run.preflight.change import Preflight, Verdict
 from penstock.run.preflight.description import LONGEST, recorded_run
 from penstock.transform.state_held import StateHeld
@@ -438,15 +437,6 @@ def test_what_is_kept_is_bounded_and_its_user_s_alone(tmp_path: Path) -> None:
     assert max(map(len, description.query.values())) <= LONGEST
     world.change(("n + 999", "n + 998"))
     assert said(world.preflight())["transform.sql"].verdict is SAFE
-
-
-def test_the_newest_descriptions_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(description, "KEPT", 3)
-    world = World(tmp_path, "files")
-    for generation in range(7, 12):
-        world.generation = Generation(generation)
-        world.describe()
-    assert sorted(int(file.stem) for file in (tmp_path / "state/runs").iterdir()) == [9, 10, 11]
 
 
 def test_a_module_beside_the_file(tmp_path: Path) -> None:

@@ -20,7 +20,8 @@ from penstock.core.model import (
 )
 from penstock.errors import Refused
 from penstock.observe.batch_record import BatchRecords, SparkRecord
-from penstock.run.preflight.description import RunDescription
+from penstock.run.preflight import description
+from penstock.run.preflight.description import RecordedRun, RunDescription, record_run, recorded_run
 from penstock.run.same_state import differences, read_beside, require_repeatable
 from penstock.run.state_rebuilding import watermarks_of
 from penstock.transform.plan import PlanNode, parse_plan
@@ -135,3 +136,13 @@ def test_batches_have_the_watermarks_that_their_runs_noted(tmp_path: Path) -> No
         records.write(SparkRecord(generation=Generation(generation), batch_id=BatchId(batch_id), watermark=watermark, **times))
     found = watermarks_of(str(tmp_path), [decided(5, 1), decided(6, 2), decided(7, 3), decided(8, 3)])
     assert found == {5: 1767225601500, 6: 1767225602000}  # batch 6 of the first run was taken back
+
+
+def test_what_the_newest_runs_were_is_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(description, "KEPT", 3)
+    was = RunDescription(query={}, sources={}, sinks={})
+    for number in range(7, 12):
+        run = RecordedRun(pipeline=PipelineName("p"), ledger_id=None, generation=Generation(number), description=was)
+        record_run(str(tmp_path), run, keep=[Generation(7)])
+    kept = [number for number in range(12) if recorded_run(str(tmp_path), Generation(number), ledger_id=None) == was]
+    assert kept == [7, 9, 10, 11]
