@@ -59,7 +59,7 @@ MUTANTS_OF_SAVEPOINTS = (
         bug=24,
         name="a-batch-computed-again-forgets-the-watermark",
         file=CATCHING_UP,
-        find='            "batchWatermarkMs": parse_commit(committed).next_watermark_ms or 0,',
+        find='            "batchWatermarkMs": follows_ms,',
         replace='            "batchWatermarkMs": 0,',
         tests=(f"{OF_CATCHING_UP}::test_a_batch_is_planned_as_spark_planned_it",),
     ),

@@ -1,6 +1,7 @@
 """Savepoints and lost checkpoints of real pipelines, by their commands: what is delivered afterwards is exact."""
 
 import json
+import os
 import shutil
 import sqlite3
 from collections import Counter
@@ -146,6 +147,8 @@ def test_a_lost_checkpoint_of_a_query_with_state_is_made_again(tmp_path: Path) -
     assert penstock("savepoint", "create", "sums.yaml", "a", directory=tmp_path).code == 0
     put(tmp_path, 3, 4, 5)
     run(tmp_path, "sums.yaml")
+    assert penstock("savepoint", "create", "sums.yaml", "damaged", directory=tmp_path).code == 0
+    (tmp_path / "sums" / "savepoints" / "damaged" / "checkpoint" / "offsets" / "4").write_text("v1\n")
     shutil.rmtree(tmp_path / "sums" / "checkpoint")
     planned = penstock(*rebuild, directory=tmp_path)
     assert planned.code == 0, str(planned)
@@ -183,12 +186,19 @@ def test_state_that_would_be_another_one_is_not_made_again(tmp_path: Path) -> No
     assert "has no savepoint of this query to begin with" in refused()
     shutil.move(lost, place)
     assert penstock("savepoint", "create", "sums.yaml", "a", directory=tmp_path).code == 0
-    put(tmp_path, 2, 3)
+    put(tmp_path, 2)
+    run(tmp_path, "sums.yaml")
+    (tmp_path / "distinct.py").write_text(ONCE.replace('["n"]', '["n"]).filter("n > 0"'))
+    put(tmp_path, 3)
+    run(tmp_path, "sums.yaml")
     run(tmp_path, "sums.yaml")
     shutil.rmtree(place)
-    (tmp_path / "distinct.py").write_text(ONCE.replace('["n"]', '["n"]).filter("n > 0"'))
-    assert "transform.module differs, so their state would be another one" in refused()
+    two = refused()
+    assert "transform.module differs, so their state would be another one" in two
+    assert "They were not all computed by the same query" in two
     shutil.rmtree(tmp_path / "sums" / "runs")  # where nothing tells what the query was, its rows do
+    planned = penstock("checkpoint", "rebuild", "sums.yaml", directory=tmp_path)
+    assert "What query computed 2 of these batches, from batch 1 on, is not known any more" in planned.out, str(planned)
     (tmp_path / "distinct.py").write_text(ONCE.replace('["n"]', '["n"]).filter("n <> 3"'))
     assert "was decided with 1 rows, and the query makes 0 of the same input now" in refused(1)
     (tmp_path / "distinct.py").write_text(ONCE.replace(".drop", ".withColumn('at', F.current_timestamp()).drop"))
@@ -197,6 +207,48 @@ def test_state_that_would_be_another_one_is_not_made_again(tmp_path: Path) -> No
     (tmp_path / "in" / "3.csv").unlink()
     assert "once more for its state: source orders: " in refused()
     assert penstock("verify", "sums.yaml", directory=tmp_path).code == 0
+
+
+PAIRS = """\
+pipeline: pairs
+home: ./pairs
+sources:
+  left: {format: csv, path: ./left, SIDE}
+  right: {format: csv, path: ./right, SIDE}
+transform:
+  sql: "SELECT l.n, r.n AS m FROM `left` l LEFT JOIN `right` r ON l.n = r.n AND r.at BETWEEN l.at AND l.at + INTERVAL 20 SECONDS"
+sinks:
+  lake: {type: parquet, accounts: {all: ./pairs/lake}}
+trigger: {available_now: true}
+"""
+
+
+SIDE = 'schema: "n INT, at TIMESTAMP", options: {maxFilesPerTrigger: 1}, watermark: {column: at, delay: 0s}'
+
+
+def test_the_least_of_two_watermarks_is_what_it_was(tmp_path: Path) -> None:
+    """The right side ends first: a start that knows only the left one's watermark would find no row final."""
+    (tmp_path / "pairs.yaml").write_text(PAIRS.replace("SIDE", SIDE))
+    for side, minutes in (("left", 0), ("right", 0)):
+        put_event(tmp_path / side, minutes)
+    run(tmp_path, "pairs.yaml")
+    assert penstock("savepoint", "create", "pairs.yaml", "a", directory=tmp_path).code == 0
+    for side, minutes in (("right", 50), ("left", 1), ("left", 10), ("left", 20)):
+        put_event(tmp_path / side, minutes)
+    run(tmp_path, "pairs.yaml")
+    shutil.rmtree(tmp_path / "pairs" / "checkpoint")
+    done = penstock("checkpoint", "rebuild", "pairs.yaml", "--yes", directory=tmp_path)
+    assert done.code == 0, str(done)
+    verified = penstock("checkpoint", "verify", "pairs.yaml", directory=tmp_path)
+    assert (verified.code, "does not fit" in verified.out) == (0, False), str(verified)
+
+
+def put_event(folder: Path, minutes: int) -> None:
+    folder.mkdir(exist_ok=True)
+    hidden = folder / f".{minutes}.csv"
+    hidden.write_text(f"{minutes},2026-01-01T00:{minutes:02}:00Z\n")
+    os.utime(hidden, (minutes, 1_700_000_000 + minutes))
+    hidden.rename(folder / f"{minutes}.csv")
 
 
 def test_a_lost_checkpoint_of_files_is_made_again(tmp_path: Path) -> None:

@@ -6,7 +6,9 @@ import pytest
 from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint.catching_up import CatchUp
-from penstock.checkpoint.entries import entry_ids, parse_offsets
+from penstock.checkpoint.entries import entry_ids, parse_commit, parse_offsets
+from penstock.checkpoint.files import LocalFiles
+from penstock.checkpoint.log_reading import matches
 from penstock.checkpoint.source_log import log_offset, logged_in
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Batch, BatchId, SourceName
@@ -58,3 +60,33 @@ def test_the_logs_of_sources_get_what_was_read_since(archive: Path) -> None:
     assert target.read("state/0/0/1.delta") != b"left"
     for place, name in enumerate(names):
         assert sorted(logged_in(target, f"sources/{place}")) == sorted(logged[name])
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def test_a_watermark_that_the_batch_is_known_to_have_had_is_planned(archive: Path) -> None:
+    original = MemoryFiles(content_of(archive))
+    newest = BatchId(max(entry_ids(original.names("commits"))))
+    behind, before = without(original, newest), f"commits/{newest - 1}"
+    late = (parse_commit(original.read(before) or b"").next_watermark_ms or 0) + 7
+    for known in (late - 8, late):
+        CatchUp(behind, order=names_in(original, newest), named=False).plan(
+            batch_of(original, newest), decided_at_ms=5, watermark_ms=known
+        )
+        expected = late if known == late else late - 7
+        assert parse_offsets(behind.read(f"offsets/{newest}") or b"").watermark_ms == expected
+        assert parse_commit(behind.read(before) or b"").next_watermark_ms == expected
+        assert behind.read(before) == original.read(before) or known == late
+    ids = [parse_commit(files.read(before) or b"").state_ids for files in (behind, original)]
+    assert ids[0] == ids[1]
+    assert behind.read(f"commits/.{newest - 1}.crc") is None
+
+
+@pytest.mark.parametrize("name", ["spark-4.3-rocksdb", "spark-4.3-unique", "spark-4.3-join"])
+def test_state_of_an_older_savepoint_gets_its_checksums(name: str, tmp_path: Path) -> None:
+    archive = next(path for path in ARCHIVES if path.name == f"{name}.tar.xz")
+    original = {place: data for place, data in content_of(archive).items() if not place.endswith(".crc")}
+    CatchUp(LocalFiles(tmp_path), order=[], named=False).begin(MemoryFiles(original), {}, compact_interval=3)
+    state = [path for path in (tmp_path / "state").rglob("*") if path.is_file() and path.suffix != ".crc"]
+    assert len(state) > 3
+    for path in state:
+        assert matches(path.read_bytes(), path.with_name(f".{path.name}.crc").read_bytes()), path

@@ -9,6 +9,7 @@ from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.difference import compare
 from penstock.checkpoint.files import LocalFiles
 from penstock.checkpoint.inspection import Next
+from penstock.checkpoint.log_reading import checksum_name
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId
 from penstock.errors import CheckpointDamaged, Refused
@@ -116,3 +117,13 @@ def test_a_difference_names_what_each_has() -> None:
     ]
     assert (found.entries[1].first or "").startswith("committed, next watermark ")
     assert [one.first for one in compare(second, first).entries][1] is None
+
+
+@pytest.mark.parametrize("archive", ARCHIVES, ids=lambda path: path.name.removesuffix(".tar.xz"))
+def test_state_is_copied_with_its_checksums(archive: Path) -> None:
+    source, target = MemoryFiles(content_of(archive)), MemoryFiles({})
+    copy_checkpoint(source, target)
+    for place in target.content:
+        if place.startswith("state/") and "/_metadata/" not in place and not place.endswith(".crc"):
+            checksum = checksum_name(place)
+            assert target.content.get(checksum) == source.content.get(checksum)

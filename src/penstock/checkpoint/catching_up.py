@@ -10,7 +10,8 @@ from collections.abc import Mapping, Sequence
 from penstock.checkpoint.act import ACTS, Act, Draft, Newest, newest_entries
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.entries import NO_OFFSET, Severity, entry_ids, parse_commit, parse_offsets
-from penstock.checkpoint.files import Files, places_below
+from penstock.checkpoint.files import Files, LocalFiles, places_below
+from penstock.checkpoint.log_reading import checksum_file, checksum_name
 from penstock.checkpoint.migration import encoded_entry
 from penstock.checkpoint.rebuilding import FilesByEnd, source_log
 from penstock.checkpoint.source_log import logged_in
@@ -42,9 +43,21 @@ class CatchUp:
         self.remove()
         self._files.write("metadata", UNFINISHED)  # directories of what was removed may still be there
         copy_checkpoint(savepoint, self._files)
+        if isinstance(self._files, LocalFiles):
+            self._add_checksums()
         for place, name in enumerate(dict.fromkeys(self._order)):
             if name in lists:
                 self._log(f"sources/{name if self._named else place}", lists[name], interval=compact_interval)
+
+    def _add_checksums(self) -> None:
+        """Give each file of the state the checksum that Spark writes on a local disk: older savepoints have none.
+
+        Beside what Spark writes now, a file without one would look like one that somebody put there.
+        """
+        for place in list(places_below(self._files, "state")):
+            checksum, name = checksum_name(place), place.rpartition("/")[2]
+            if not name.startswith(".") and not name.endswith(".crc") and self._files.size_bytes(checksum) is None:
+                self._files.write(checksum, checksum_file(self._files.read(place) or b""))
 
     def _log(self, folder: str, lists: FilesByEnd, *, interval: int) -> None:
         before = dict[int, list[InputFile]]()
@@ -57,20 +70,26 @@ class CatchUp:
         for name, data in source_log(folder, listed, last=last, interval=interval):
             self._files.write(name, data)
 
-    def plan(self, batch: Batch, *, decided_at_ms: int) -> None:
+    def plan(self, batch: Batch, *, decided_at_ms: int, watermark_ms: int | None = None) -> None:
         """Write the plan of the batch behind the newest one, which is committed: Spark runs it at the next start.
 
         Its watermark is what the batch before made it, its settings are those of the savepoint, as Spark itself keeps them.
+        `watermark_ms` is the one that the batch had, if that is known. It can be a later one: of several watermarks the least
+        counts, and a start knows each only from the first row that it sees.
         """
         before = BatchId(batch.batch_id - 1)
         committed = self._files.read(f"commits/{before}")
         planned = self._files.read(f"offsets/{before}")
         if committed is None or planned is None:
             raise self._not_run(before)
+        follows_ms = parse_commit(committed).next_watermark_ms or 0
+        if watermark_ms is not None and watermark_ms > follows_ms:
+            follows_ms = watermark_ms
+            self._commit_with(before, committed, follows_ms)
         second = planned.decode().split("\n")[1]
         noted: dict[str, Json] = {
             **json.loads(second),
-            "batchWatermarkMs": parse_commit(committed).next_watermark_ms or 0,
+            "batchWatermarkMs": follows_ms,
             "batchTimestampMs": decided_at_ms,
         }
         ends = {each.source: each.end for each in batch.offsets}
@@ -81,6 +100,14 @@ class CatchUp:
             lines = (NO_OFFSET if offset is None else offset for offset in offsets)
             entry = "\n".join(["v1", json.dumps(noted, separators=(",", ":"), ensure_ascii=False), *lines]).encode()
         self._files.write(f"offsets/{batch.batch_id}", entry)
+
+    def _commit_with(self, batch_id: BatchId, committed: bytes, next_watermark_ms: int) -> None:
+        """Have the commit say the watermark of the batch behind it, as it does wherever one run of Spark wrote both."""
+        place = f"commits/{batch_id}"
+        version, fields, *rest = committed.decode().split("\n")
+        line = json.dumps({**json.loads(fields), "nextBatchWatermarkMs": next_watermark_ms}, separators=(",", ":"))
+        self._files.delete(checksum_name(place))  # Hadoop would refuse other bytes than it is of
+        self._files.write(place, "\n".join([version, line, *rest]).encode())
 
     def require_committed(self, batch_id: BatchId) -> None:
         """Raise Failed unless Spark has run exactly that batch."""

@@ -142,7 +142,7 @@ def _with_checksums(source: Files, places: Iterable[str]) -> Iterator[str]:
 
     Without the latter a file looks like one that somebody put there, as soon as Spark has written others beside it.
     """
-    beside = dict[str, frozenset[str]]()
+    beside = dict[str, frozenset[str]]()  # tables of RocksDB are in a folder of their own
     for place in places:
         yield place
         folder = place.rpartition("/")[0]

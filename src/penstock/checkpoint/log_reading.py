@@ -165,6 +165,12 @@ def matches(data: bytes, checksum: bytes) -> bool:
     return checksum[_HEADER.size :] == b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
 
 
+def checksum_file(data: bytes) -> bytes:
+    """Return the content of the checksum file of `data`, as Hadoop's local file system writes it."""
+    chunks = (data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
+    return _HEADER.pack(_MAGIC, _CHUNK_BYTES) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
+
+
 def is_whole_checksum(checksum: bytes) -> bool:
     """Return whether a checksum file of Hadoop is complete in itself, whatever it says of its file."""
     whole_chunks = len(checksum) > _HEADER.size and len(checksum) % 4 == 0

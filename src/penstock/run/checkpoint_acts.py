@@ -153,8 +153,14 @@ def perform_act(
         found = perform(files, verb=verb, request=request, plan=act, yes=False)
         if not yes or not (found.act.steps or found.finished):
             return found
-        with _fenced(runtime, plan):
-            return perform(files, verb=verb, request=request, plan=partial(act, doing or make), yes=True)
+        with _fenced(runtime, plan) as require_newest:
+
+            def fenced() -> Act:
+                made = act(doing or make)
+                require_newest()  # making it may take Spark minutes, in which another run can go on with the checkpoint
+                return made
+
+            return perform(files, verb=verb, request=request, plan=fenced, yes=True)
 
 
 @contextmanager
@@ -183,15 +189,18 @@ def _runs(plan: DeliveryPlan, what: str, stop: str) -> Refused:
 
 
 @contextmanager
-def _fenced(runtime: Runtime, plan: DeliveryPlan) -> Iterator[None]:
-    """Fence every run, and publish what is decided, as `recover` does; not where there is nothing in the ledger to fence."""
+def _fenced(runtime: Runtime, plan: DeliveryPlan) -> Iterator[Callable[[], None]]:
+    """Fence every run, and publish what is decided, as `recover` does; not where there is nothing in the ledger to fence.
+
+    Yields what raises as soon as a newer run has fenced this command.
+    """
     if without_ledger(plan.settings) is not None or runtime.ledger.tail() is None:
-        yield
+        yield lambda: None
         return
     with coordinating(runtime) as coordinator:
         prepare(runtime, schema=None)
         coordinator.open(opened_by_this_process(runtime))
-        yield
+        yield coordinator.require_newest
         coordinator.require_newest()
 
 

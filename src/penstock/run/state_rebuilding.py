@@ -5,10 +5,10 @@ one start that ends with it (`Trigger.Once`), and a function for its rows that w
 the place of the lost checkpoint by one act, as for a query without state.
 """
 
-import re
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing
+from contextlib import closing, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING
 
 from pyspark.sql import DataFrame, Observation, SparkSession
@@ -23,16 +23,18 @@ from penstock.commit.outcome import Delivered
 from penstock.commit.publication import decision_in
 from penstock.core.faults import FaultPoint
 from penstock.core.kafka_offset import without_notes
-from penstock.core.model import BatchId, Decision, Entry, Published, SourceName
+from penstock.core.model import BatchId, Decision, Entry, Generation, Published, SourceName
 from penstock.errors import InputChanged, InputLost, Refused, SourcesChanged
+from penstock.observe.batch_record import SparkRecord, records_of
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of
 from penstock.run.batch_stager import BatchStager
 from penstock.run.failure import Undelivered, error_from_query
 from penstock.run.past_input import PastInput
-from penstock.run.preflight.description import describe, recorded_run
+from penstock.run.preflight.description import RunDescription, describe, recorded_run
 from penstock.run.query import start_streaming
 from penstock.run.rebuilding import compact_interval, decided_entries, lists_of, lost_at, order_then
 from penstock.run.runtime import Runtime
+from penstock.run.same_state import differences, read_beside, require_repeatable
 from penstock.run.savepoints import foreign, place_of
 from penstock.run.start import frame_of
 from penstock.source.kafka.decode import decode_passes
@@ -40,7 +42,7 @@ from penstock.source.naming import require_nameable
 from penstock.spec.pipeline import PipelineSettings, with_rules
 from penstock.transform.apply import travel_by_value
 from penstock.transform.guarantee import stateful_operators
-from penstock.transform.plan import PlanNode, plan_of, source_order
+from penstock.transform.plan import plan_of, source_order
 from penstock.transform.state_held import StateHeld, state_held
 
 if TYPE_CHECKING:
@@ -51,7 +53,6 @@ _COPY = FaultPoint("rebuild.copy", "copy a savepoint's checkpoint, in which Spar
 _COMPUTE = FaultPoint("rebuild.compute", "have Spark compute a decided batch once more for its state")
 _REMOVE = FaultPoint("rebuild.remove", "remove the copy in which Spark computed")
 
-_CLOCK = re.compile(r"\b(current_timestamp|current_date|now|localtimestamp|unix_timestamp)\(\)|ProcessingTime")
 _OTHERWISE = "Go back to a savepoint: `penstock savepoint restore`; or put the checkpoint back from a copy."
 
 
@@ -83,6 +84,7 @@ class StateRebuilding:
     frame: DataFrame
     order: Sequence[SourceName]
     state: tuple[StateHeld, ...]
+    beside: Sequence[str]
     place: "Files"
 
     @classmethod
@@ -91,7 +93,7 @@ class StateRebuilding:
     ) -> "tuple[Sequence[SourceName], StateRebuilding | None]":
         """Return the sources in the order of the plan, one name for each place, and this for a query that keeps state.
 
-        Raises Refused where what the state becomes depends on when a batch is computed.
+        Raises Refused where what the state becomes depends on when a batch is computed, or on chance.
         """
         settings, plan = pipeline.settings, pipeline.plan
         decoding = decode_passes(spark, settings.sources)
@@ -102,7 +104,7 @@ class StateRebuilding:
             require_nameable(order, settings.sources)
         if not stateful_operators(query):
             return order, None
-        _require_no_clock(query)
+        require_repeatable(query, remedy=_OTHERWISE)
         schemas = {SourceName(name): sources[SourceName(name)].schema.json() for name in with_rules(settings)}
         of_frame = replace(plan, sources=tuple(dict.fromkeys(order)), decoding=decoding, source_schemas=schemas)
         return order, cls(
@@ -111,11 +113,12 @@ class StateRebuilding:
             frame=frame,
             order=order,
             state=state_held(query),
+            beside=read_beside(query),
             place=place_of(plan, to=to, options=options),
         )
 
     def shown(self, runtime: Runtime) -> Act:
-        """Return the act for people. Spark computes nothing yet. Raises what `done` raises before Spark starts."""
+        """Return the act for people. Spark computes nothing yet, and the input is not looked for."""
         behind = self._behind(runtime)
         made = Below(self.place, f"{behind.savepoint.name}/checkpoint")
         act = act_of(runtime.checkpoint.files, made, savepoint=behind.savepoint.name, newest=behind.first, planned=behind.last)
@@ -133,7 +136,8 @@ class StateRebuilding:
         catch_up = CatchUp(checkpoint_of(plan).files, order=self._order_of(behind), named=self.settings.named_sources)
         try:
             self._catch_up(catch_up, runtime, plan, behind)
-            return catch_up.act(runtime.checkpoint.files, savepoint=behind.savepoint.name, batch_id=behind.last)
+            act = catch_up.act(runtime.checkpoint.files, savepoint=behind.savepoint.name, batch_id=behind.last)
+            return replace(act, notes=tuple(self._unknown(runtime, behind)))
         finally:
             with _REMOVE.around():
                 catch_up.remove()  # the act holds all of it, and keeps it on disk before it changes anything
@@ -147,9 +151,11 @@ class StateRebuilding:
             )
         with closing(assemble(plan, demanded=False)) as computing:
             _require_input(computing, behind)
+            watermarks = watermarks_of(self.settings.home, behind.entries)
             for entry in behind.entries:
                 decision = decision_in(entry)
-                catch_up.plan(decision.batch, decided_at_ms=entry.written_at_ms)
+                watermark_ms = watermarks.get(decision.batch.batch_id)
+                catch_up.plan(decision.batch, decided_at_ms=entry.written_at_ms, watermark_ms=watermark_ms)
                 with _COMPUTE.around():
                     self._compute(computing, plan, decision)
                 catch_up.require_committed(decision.batch.batch_id)
@@ -185,10 +191,9 @@ class StateRebuilding:
         return order_then(self.order, newest, named=self.settings.named_sources) if newest else self.order
 
     def _behind(self, runtime: Runtime) -> _Behind:
-        """Return the newest savepoint that the ledger goes on from, with what came after. Raises Refused."""
+        """Return the newest whole savepoint that the ledger goes on from, with what came after. Raises Refused."""
         newest = lost_at(runtime)
         savepoint = self._newest_savepoint(runtime, newest)
-        saved.require_whole(self.place, savepoint)
         entries = list[Entry]()
         for entry in decided_entries(runtime.ledger):
             if decision_in(entry).batch.batch_id <= savepoint.point.batch_id:
@@ -206,8 +211,12 @@ class StateRebuilding:
             for one in saved.savepoints_in(self.place)
             if foreign(one, runtime.ledger) is None and one.point.query_id == decision_in(newest).batch.query_id
         ]
+        usable.sort(key=lambda one: (one.point.batch_id, one.created_at_ms), reverse=True)
+        whole = (one for one in usable if next(saved.problems(self.place, one), None) is None)
+        if (newest_whole := next(whole, None)) is not None:
+            return newest_whole
         if usable:
-            return max(usable, key=lambda one: (one.point.batch_id, one.created_at_ms))
+            saved.require_whole(self.place, usable[0])
         raise Refused(
             f"The query keeps state ({', '.join(held.kind for held in self.state)}), which the ledger does not hold, and "
             f"{self.place.location} has no savepoint of this query to begin with.",
@@ -225,20 +234,38 @@ class StateRebuilding:
     def _require_same_query(self, behind: _Behind, runtime: Runtime) -> None:
         """Raise Refused if a run that decided one of the batches computed them in another way than the file does now."""
         now = describe(self.settings, modules=self.plan.modules, versions={}, state=self.state)
-        tail = runtime.ledger.tail()
-        ledger_id = None if tail is None else tail.summary.ledger_id
-        for generation in dict.fromkeys(entry.generation for entry in behind.entries):
-            then = recorded_run(self.settings.home, generation, ledger_id=ledger_id)
-            if then is None:
-                continue
-            keys = {key for key in {*then.query, *now.query} if key.startswith(("transform", "output_mode"))}
-            other = sorted(key for key in keys if then.query.get(key) != now.query.get(key))
+        known = [then for then in self._runs(runtime, behind).values() if then is not None]
+        for then in known:
+            other = differences(then, now, sources=self.order)
             if other or then.state not in {None, now.state}:
+                is_one = all(one.state == then.state and not differences(then, one, sources=self.order) for one in known)
+                back = "Put it back as it was, run the command again, and then change it."
                 raise Refused(
                     f"Batches behind savepoint {behind.savepoint.name!r} were computed by another query than the file has now: "
                     f"{', '.join(other) or 'state'} differs, so their state would be another one.",
-                    remedy="Put it back as it was, run the command again, and then change it.",
+                    remedy=back if is_one else f"They were not all computed by the same query. {_OTHERWISE}",
                 )
+
+    def _runs(self, runtime: Runtime, behind: _Behind) -> Mapping[Generation, RunDescription | None]:
+        """Return what is known of the runs that decided the batches."""
+        tail = runtime.ledger.tail()
+        ledger_id = None if tail is None else tail.summary.ledger_id
+        generations = dict.fromkeys(entry.generation for entry in behind.entries)
+        return {one: recorded_run(self.settings.home, one, ledger_id=ledger_id) for one in generations}
+
+    def _unknown(self, runtime: Runtime, behind: _Behind) -> Iterator[str]:
+        """Yield what the state also depends on, and nobody can compare."""
+        if not behind.entries:
+            return
+        runs = self._runs(runtime, behind)
+        batches = [decision_in(entry).batch.batch_id for entry in behind.entries if runs[entry.generation] is None]
+        if batches:
+            yield (
+                f"What query computed {len(batches)} of these batches, from batch {batches[0]} on, is not known any more: only "
+                "the number of their rows tells that it was this one."
+            )
+        for one in self.beside:
+            yield f"The query reads {one} beside its streams: it must hold what it held then."
 
     def _notes(self, runtime: Runtime, behind: _Behind) -> Iterator[str]:
         if not behind.entries:
@@ -249,6 +276,19 @@ class StateRebuilding:
             read = sum(map(len, files.get(each.source, {}).values()))
             again = f"{read} files are" if each.source in files else f"input up to {each.end} is"
             yield f"{each.source}: {again} read once more, and delivered no more."
+        yield from self._unknown(runtime, behind)
+
+
+def watermarks_of(home: str, entries: Sequence[Entry]) -> Mapping[BatchId, int]:
+    """Return the watermarks that the batches of decisions had, as far as their drivers noted them."""
+    decided = {decision_in(entry).batch.batch_id: entry.generation for entry in entries}
+    found = dict[BatchId, int]()
+    for each in records_of(home, decided):  # what an older run noted was taken back
+        if isinstance(each, SparkRecord) and each.watermark and each.generation >= decided[each.batch_id]:
+            with suppress(ValueError):
+                at = datetime.fromisoformat(each.watermark.replace("Z", "+00:00"))
+                found[each.batch_id] = round(at.timestamp() * 1000)
+    return found
 
 
 def _require_all(behind: _Behind, newest: BatchId, *, ends: dict[SourceName, str | None]) -> None:
@@ -282,17 +322,10 @@ def _require_input(runtime: Runtime, behind: _Behind) -> None:
         missing = past.missing(decision)
         if missing is not None:
             raise InputLost(
-                f"Spark cannot compute batch {decision.batch.batch_id} once more for its state: {missing}.", remedy=_OTHERWISE
+                f"Spark cannot compute batch {decision.batch.batch_id} once more for its state: {missing}.",
+                remedy="Put the input back as it was, files with their times, and run the command again; or put the checkpoint "
+                "back from a copy. Going back to a savepoint needs that input, too.",
             )
-
-
-def _require_no_clock(query: PlanNode) -> None:
-    found = sorted({match[0] for node in query.walk() for match in _CLOCK.finditer(node.detail)})
-    if found:
-        raise Refused(
-            f"The query keeps state and looks at the clock ({', '.join(found)}): computed now, its state would be another one.",
-            remedy=_OTHERWISE,
-        )
 
 
 def _require_same_rows(decision: Decision, running: int, rows: int) -> None:
@@ -302,7 +335,7 @@ def _require_same_rows(decision: Decision, running: int, rows: int) -> None:
     if rows != decision.rows_in:
         raise InputChanged(
             f"Batch {batch_id} was decided with {decision.rows_in} rows, and the query makes {rows} of the same input now.",
-            remedy="Put the transform back as it was then, and run the command again.",
+            remedy=f"Put the transform back as it was then, and run the command again. Does it not differ? {_OTHERWISE}",
         )
 
 

@@ -19,6 +19,8 @@ _OF_ALL = (
     "sourceArchiveDir", "pathGlobFilter", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "basePath",
     "ignoredPathSegmentRegex", "archivePathFilter", "compression",
 )  # fmt: skip
+HOW_FILES_ARE_FOUND = frozenset(name.lower() for name in _OF_ALL if name != "compression")
+"""Options, in lower case, that say which files are read and when, not what is in them."""
 _FLAGS = (
     "latestFirst", "fileNameOnly", "recursiveFileLookup", "ignoreMissingFiles", "ignoreCorruptFiles", "multiLine", "header",
     "inferSchema", "ignoreLeadingWhiteSpace", "ignoreTrailingWhiteSpace", "escapeQuotes", "quoteAll", "enforceSchema",

@@ -25,6 +25,8 @@ from penstock.transform.state_held import StateHeld
 FORMAT, VERSION = "penstock.run", 1
 LONGEST, LONGEST_SCHEMA = 200, 4_000
 """Values of more characters are kept by their digest."""
+KEPT = 200
+"""So many of the newest descriptions are kept, some kilobytes each: `checkpoint rebuild` asks what computed older batches."""
 
 Values = Mapping[str, str]
 
@@ -82,7 +84,7 @@ def decode_run(data: bytes) -> RecordedRun:
 
 
 def record_run(home: str, run: RecordedRun, *, keep: Collection[Generation]) -> None:
-    """Write the description of a run into `home`, and remove those of all runs but `keep`. A disk that is full keeps no run."""
+    """Write the description of a run into `home`, and remove all but `keep` and the newest. A disk that is full keeps no run."""
     directory = _directory(home)
     fresh = directory / f".run-{new_nonce()}"
     with suppress(OSError):
@@ -95,8 +97,9 @@ def record_run(home: str, run: RecordedRun, *, keep: Collection[Generation]) -> 
         finally:
             fresh.unlink(missing_ok=True)
         kept = {f"{generation}.json" for generation in (run.generation, *keep)}
+        newest = sorted(directory.glob("*.json"), key=lambda path: path.stat().st_mtime_ns, reverse=True)[:KEPT]
         for path in directory.iterdir():
-            if path.name not in kept:
+            if path.name not in kept and path not in newest:
                 path.unlink(missing_ok=True)
 
 
