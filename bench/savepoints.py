@@ -92,7 +92,7 @@ class Site:
         self.await_batches(QUIET)
         first, begun = self.finished(), time.monotonic()
         command = [sys.executable, "-m", "penstock", "savepoint", "create", str(self.file), name, "--to", str(place), "--json"]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
         seconds, last = time.monotonic() - begun, self.finished()
         self.await_batches(1)
         quiet = statistics.median(self._batch_ms(first - QUIET, first - 1))

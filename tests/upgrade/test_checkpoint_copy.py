@@ -1,5 +1,7 @@
 """Copies of real checkpoints of every version of Spark, whole and interrupted at every write; and what `diff` says of them."""
 
+from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -127,3 +129,30 @@ def test_state_is_copied_with_its_checksums(archive: Path) -> None:
         if place.startswith("state/") and "/_metadata/" not in place and not place.endswith(".crc"):
             checksum = checksum_name(place)
             assert target.content.get(checksum) == source.content.get(checksum)
+
+
+class Running(MemoryFiles):
+    """A checkpoint of a query that removes its commit once, while that is copied; what of it was read."""
+
+    def __init__(self, content: dict[str, bytes]) -> None:
+        super().__init__(content)
+        self.reads, self.is_over = Counter[str](), False
+
+    def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
+        self.reads[name] += 1
+        if name.startswith("commits/") and self.reads[name] == 2 and not self.is_over:
+            self.is_over = True
+            return None
+        return super().read(name, start=start, size_bytes=size_bytes)
+
+
+def test_another_attempt_copies_only_tables_that_came_since() -> None:
+    [archive] = [path for path in ARCHIVES if path.name.startswith("spark-4.3-rocksdb.")]
+    source, target, whole = Running(content_of(archive)), MemoryFiles({}), MemoryFiles({})
+    copied = copy_checkpoint(source, target)
+    expected = copy_checkpoint(MemoryFiles(source.content), whole)
+    tables = [name for name in target.content if name.endswith(".sst")]
+    assert tables
+    assert {source.reads[name] for name in tables} == {1}
+    assert source.reads[f"offsets/{copied.batch_id}"] > 2, "it was copied twice"
+    assert (copied, target.content) == (replace(expected, target=copied.target), whole.content)

@@ -55,9 +55,10 @@ def copy_checkpoint(source: Files, target: Files) -> Copy:
     """
     _require_empty(target)
     target.write("metadata", UNFINISHED)
+    tables = dict[str, int]()
     for _ in range(_ATTEMPTS):
         try:
-            return _attempt(source, target)
+            return _attempt(source, target, tables)
         except _Vanished:
             continue
     raise Retryable(
@@ -75,7 +76,12 @@ def _require_empty(target: Files) -> None:
         )
 
 
-def _attempt(source: Files, target: Files) -> Copy:
+def _attempt(source: Files, target: Files, tables: dict[str, int]) -> Copy:
+    """Copy what the newest committed batch needs. `tables`: sizes of the tables of RocksDB that are copied, by their places.
+
+    They are most of the state, and what is in one never changes, so an attempt only copies those that came since the last one:
+    else it would have to be faster than the query removes files.
+    """
     metadata = source.read("metadata")
     if metadata is None:
         raise _damaged(source, "metadata is missing")
@@ -84,13 +90,17 @@ def _attempt(source: Files, target: Files) -> Copy:
     batch_id = _newest_committed(source)
     places = list(dict.fromkeys(_places(source, batch_id)))
     _remove_others(target, {*places, "metadata"})
-    size_bytes = len(metadata)
-    for place in places:
+    for gone in tables.keys() - set(places):
+        del tables[gone]
+    size_bytes = len(metadata) + sum(tables.values())
+    for place in (one for one in places if one not in tables):
         data = source.read(place)
         if data is None:
             raise _Vanished
         target.write(place, data)
         size_bytes += len(data)
+        if place.endswith(".sst"):
+            tables[place] = len(data)
     _require_verified(source, target)
     target.write("metadata", metadata)  # from here on Spark can start there
     return Copy(source=source.location, target=target.location, batch_id=batch_id, files=len(places) + 1, size_bytes=size_bytes)
