@@ -1,7 +1,6 @@
 """Copies of real checkpoints of every version of Spark, whole and interrupted at every write; and what `diff` says of them."""
 
 from collections import Counter
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -132,27 +131,43 @@ def test_state_is_copied_with_its_checksums(archive: Path) -> None:
 
 
 class Running(MemoryFiles):
-    """A checkpoint of a query that removes its commit once, while that is copied; what of it was read."""
+    """A checkpoint of a query that removes files while they are copied; what of it was read.
 
-    def __init__(self, content: dict[str, bytes]) -> None:
+    `once`: the first file of these that is read is gone, and there again the next time. `forgets`: its logs lose their entries
+    while the state is read.
+    """
+
+    def __init__(self, content: dict[str, bytes], *, once: str = "none", forgets: bool = False) -> None:
         super().__init__(content)
-        self.reads, self.is_over = Counter[str](), False
+        self.reads, self.once, self.forgets = Counter[str](), once, forgets
 
     def read(self, name: str, *, start: int = 0, size_bytes: int | None = None) -> bytes | None:
         self.reads[name] += 1
-        if name.startswith("commits/") and self.reads[name] == 2 and not self.is_over:
-            self.is_over = True
+        if name.startswith(self.once):
+            self.once = "none"
             return None
+        if self.forgets and name.endswith(".sst"):
+            for gone in [one for one in self.content if one.startswith(("offsets/", "commits/"))]:
+                del self.content[gone]
         return super().read(name, start=start, size_bytes=size_bytes)
 
 
-def test_another_attempt_copies_only_tables_that_came_since() -> None:
+def of_rocksdb() -> dict[str, bytes]:
     [archive] = [path for path in ARCHIVES if path.name.startswith("spark-4.3-rocksdb.")]
-    source, target, whole = Running(content_of(archive)), MemoryFiles({}), MemoryFiles({})
-    copied = copy_checkpoint(source, target)
-    expected = copy_checkpoint(MemoryFiles(source.content), whole)
+    return content_of(archive)
+
+
+def test_entries_that_the_query_removes_meanwhile_are_in_the_copy() -> None:
+    forgetful, target, whole = Running(of_rocksdb(), forgets=True), MemoryFiles({}), MemoryFiles({})
+    copied, expected = (copy_checkpoint(*each) for each in ((forgetful, target), (MemoryFiles(of_rocksdb()), whole)))
+    assert (copied, target.content) == (expected, whole.content)
+
+
+def test_another_attempt_copies_only_tables_that_came_since() -> None:
+    source, target, whole = Running(of_rocksdb(), once="sources/"), MemoryFiles({}), MemoryFiles({})
+    copied, expected = copy_checkpoint(source, target), copy_checkpoint(MemoryFiles(of_rocksdb()), whole)
     tables = [name for name in target.content if name.endswith(".sst")]
     assert tables
     assert {source.reads[name] for name in tables} == {1}
-    assert source.reads[f"offsets/{copied.batch_id}"] > 2, "it was copied twice"
-    assert (copied, target.content) == (replace(expected, target=copied.target), whole.content)
+    assert source.reads["metadata"] == 2, "there were two attempts"
+    assert (copied, target.content) == (expected, whole.content)

@@ -80,7 +80,8 @@ def _attempt(source: Files, target: Files, tables: dict[str, int]) -> Copy:
     """Copy what the newest committed batch needs. `tables`: sizes of the tables of RocksDB that are copied, by their places.
 
     They are most of the state, and what is in one never changes, so an attempt only copies those that came since the last one:
-    else it would have to be faster than the query removes files.
+    else it would have to be faster than the query removes files. Entries of the logs are read first, since each batch removes
+    some, and written last.
     """
     metadata = source.read("metadata")
     if metadata is None:
@@ -89,14 +90,13 @@ def _attempt(source: Files, target: Files, tables: dict[str, int]) -> Copy:
         raise _damaged(source, f"the act {act} is not finished")
     batch_id = _newest_committed(source)
     places = list(dict.fromkeys(_places(source, batch_id)))
+    logs = {place: _read(source, place) for place in places if place.startswith(("offsets/", "commits/"))}
     _remove_others(target, {*places, "metadata"})
     for gone in tables.keys() - set(places):
         del tables[gone]
     size_bytes = len(metadata) + sum(tables.values())
     for place in (one for one in places if one not in tables):
-        data = source.read(place)
-        if data is None:
-            raise _Vanished
+        data = logs[place] if place in logs else _read(source, place)
         target.write(place, data)
         size_bytes += len(data)
         if place.endswith(".sst"):
