@@ -84,7 +84,7 @@ MUTANTS_OF_IDENTITY = (
         bug=31,
         name="status-looks-at-no-marker",
         file="src/penstock/observe/status.py",
-        find="        if wrong is None:",
+        find="        if worst is None:",
         replace="        if True:",
         tests=(f"{OF_PLACES}::test_a_home_that_did_not_fill_the_sinks_says_so[of_another-foreign]",),
     ),
