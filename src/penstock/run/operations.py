@@ -4,7 +4,7 @@ import getpass
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
@@ -34,7 +34,7 @@ from penstock.core.model import (
     SinkTotals,
     Summary,
 )
-from penstock.errors import Failed, Usage
+from penstock.errors import Failed, Refused, Usage
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import unsettled_batch
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -158,10 +158,11 @@ def _other_ledger(ledger: Ledger, differing: Sequence[Sink], *, plan: DeliveryPl
             continue
         with closing(sink):
             for account in sink.accounts:
-                mark = sink.high_water_mark(account, pipeline=plan.pipeline)
-                found = None if mark is None else ledger_mismatch(mark, ledger, sink=sink.name, account=account)
-                if found is not None:
-                    return f"{found.error.message} {found.error.remedy}"
+                with suppress(Refused):  # what is gone, or has no marker that can be read, is a problem of the sink already
+                    mark = sink.high_water_mark(account, pipeline=plan.pipeline)
+                    found = None if mark is None else ledger_mismatch(mark, ledger, sink=sink.name, account=account)
+                    if found is not None:
+                        return f"{found.error.message} {found.error.remedy}"
     return None
 
 
