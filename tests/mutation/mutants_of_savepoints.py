@@ -79,4 +79,20 @@ MUTANTS_OF_SAVEPOINTS = (
         replace="    if False:",
         tests=(f"{OF_STATE}::test_state_that_would_be_another_one_is_not_made_again",),
     ),
+    Mutant(
+        bug=24,
+        name="state-is-made-again-over-records-that-were-gone",
+        file=WITH_STATE,
+        find="            if before is not None and without_notes(each.start) != without_notes(before):",
+        replace="            if False:",
+        tests=("tests/unit/test_same_state.py::test_decisions_adjoin_the_savepoint_and_each_other",),
+    ),
+    Mutant(
+        bug=24,
+        name="state-is-made-again-without-a-batch-that-the-ledger-forgot",
+        file=WITH_STATE,
+        find="    if found != list(range(behind.first + 1, newest + 1)):",
+        replace="    if False:",
+        tests=("tests/unit/test_same_state.py::test_decisions_adjoin_the_savepoint_and_each_other",),
+    ),
 )

@@ -1,29 +1,19 @@
 """Whether a query makes the state that it made: the clock, chance, and changes since, by plans as Spark 4.3 writes them."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from penstock.core.model import (
-    Batch,
-    BatchId,
-    Decided,
-    Decision,
-    Entry,
-    Generation,
-    Nonce,
-    PipelineName,
-    Position,
-    QueryId,
-    SourceName,
-    Summary,
-)
+from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
+from penstock.core.model import BatchId, Entry, Generation, Nonce, Position, SourceName
 from penstock.errors import Refused
 from penstock.observe.batch_record import BatchRecords, SparkRecord
 from penstock.run.preflight import description
 from penstock.run.preflight.description import RecordedRun, RunDescription, record_run, recorded_run
 from penstock.run.same_state import differences, read_beside, require_repeatable
-from penstock.run.state_rebuilding import watermarks_of
+from penstock.run.state_rebuilding import SinceSavepoint, require_adjoining, watermarks_of
+from penstock.testing.entries import PIPELINE, QUERY, decided_entry, opened_entry
 from penstock.transform.plan import PlanNode, parse_plan
 
 STREAM = "StreamingRelation DataSource(csv), FileSource[in], [n#0, at#1]"
@@ -111,16 +101,28 @@ def test_a_query_that_computes_otherwise_differs() -> None:
 
 
 def decided(batch_id: int, generation: int) -> Entry:
-    batch = Batch(query_id=QueryId("q"), batch_id=BatchId(batch_id), offsets=())
-    return Entry(
-        pipeline=PipelineName("p"),
-        position=Position(batch_id),
-        generation=Generation(generation),
-        nonce=Nonce("n"),
-        written_at_ms=0,
-        body=Decided(decision=Decision(batch=batch, staged=(), rows_in=0, schema="")),
-        summary=Summary(),
+    opened = opened_entry()
+    after = replace(opened, generation=Generation(generation), summary=replace(opened.summary, next_batch_id=BatchId(batch_id)))
+    return decided_entry(after=after)
+
+
+def behind(*batches: int) -> SinceSavepoint:
+    """A savepoint that ends with batch 4, and decisions."""
+    point = LedgerPoint(
+        pipeline=PIPELINE, ledger_id=None, position=Position(5), nonce=Nonce("n"), query_id=QUERY, batch_id=BatchId(4), totals={}
     )
+    savepoint = Savepoint(name="a", point=point, checkpoint="/checkpoint", created_at_ms=0, files={})
+    return SinceSavepoint(savepoint=savepoint, entries=[decided(batch_id, 1) for batch_id in batches])
+
+
+def test_decisions_adjoin_the_savepoint_and_each_other() -> None:
+    source = SourceName("events")
+    require_adjoining(behind(5, 6, 7), BatchId(7), ends={source: "5"})
+    for batches in ((6, 7), (5, 7), (5, 6)):
+        with pytest.raises(Refused, match="does not hold every decision behind batch 4 of savepoint 'a', up to batch 7"):
+            require_adjoining(behind(*batches), BatchId(7), ends={source: "5"})
+    with pytest.raises(Refused, match="Batch 5 does not begin where the one before ended in source events"):
+        require_adjoining(behind(5, 6), BatchId(6), ends={source: "4"})
 
 
 def test_batches_have_the_watermarks_that_their_runs_noted(tmp_path: Path) -> None:
@@ -142,7 +144,7 @@ def test_what_the_newest_runs_were_is_kept(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(description, "KEPT", 3)
     was = RunDescription(query={}, sources={}, sinks={})
     for number in range(7, 12):
-        run = RecordedRun(pipeline=PipelineName("p"), ledger_id=None, generation=Generation(number), description=was)
+        run = RecordedRun(pipeline=PIPELINE, ledger_id=None, generation=Generation(number), description=was)
         record_run(str(tmp_path), run, keep=[Generation(7)])
     kept = [number for number in range(12) if recorded_run(str(tmp_path), Generation(number), ledger_id=None) == was]
     assert kept == [7, 9, 10, 11]

@@ -13,7 +13,7 @@ from penstock.checkpoint.entries import NO_OFFSET, Severity, entry_ids, parse_co
 from penstock.checkpoint.files import Files, LocalFiles, places_below
 from penstock.checkpoint.log_reading import checksum_file, checksum_name
 from penstock.checkpoint.migration import encoded_entry
-from penstock.checkpoint.rebuilding import FilesByEnd, source_log
+from penstock.checkpoint.rebuilding import FilesByEnd, act_that_makes, places_in_logs, source_log
 from penstock.checkpoint.source_log import logged_in
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import Batch, BatchId, Json, SourceName
@@ -22,8 +22,6 @@ from penstock.errors import CheckpointDamaged, Failed
 
 COPY = f"{ACTS}/rebuilt"
 """Where the copy is in the checkpoint that is made again: Spark goes on in neither until it has caught up."""
-
-_LOGS = ("offsets", "commits", "sources", "state")
 
 
 class CatchUp:
@@ -147,25 +145,12 @@ def act_of(files: Files, made: Files, *, savepoint: str, newest: BatchId, planne
 
     `planned`: the batch up to which Spark is yet to compute, where the act is only to be shown.
     """
-    before = newest_entries(files)  # before anything else is read
-    draft = Draft(files)
-    there = [place for log in _LOGS for place in places_below(made, log)]
-    for place in (place for log in _LOGS for place in places_below(files, log)):
-        if place not in there:
-            draft.delete(place, reason="what is left of the lost checkpoint")
-    if ".metadata.crc" in files.names(""):
-        draft.delete(".metadata.crc", reason="what is left of the lost checkpoint")
-    for place in [*there, "metadata"]:
-        draft.write(place, made.read(place) or b"", reason=f"from savepoint {savepoint}")
     last = newest if planned is None else planned
     again = "" if last == newest else f" Spark computes batches {newest + 1} to {last} once more for their state, on a copy."
-    return Act(
-        verb="rebuild",
-        request={},
-        location=files.location,
+    places = [*places_in_logs(made), "metadata"]
+    return act_that_makes(
+        Draft(files),
+        ((place, made.read(place) or b"", f"from savepoint {savepoint}") for place in places),
         sentence=f"Make the checkpoint again from savepoint {savepoint}: Spark goes on after batch {last}.{again}",
-        steps=draft.steps(),
-        next_batch_id=BatchId(last + 1),
-        newest=before,
-        newest_after=Newest(planned=last, committed=last),
+        last=last,
     )

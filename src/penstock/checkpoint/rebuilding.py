@@ -128,34 +128,53 @@ def plan_rebuild(files: Files, made: Rebuilt) -> Act:
 
     Raises CheckpointDamaged if Spark could not go on from the result.
     """
-    newest = newest_entries(files)  # before anything else is read
-    draft, batch_id = Draft(files), made.batch.batch_id
-    for place in _places(files):
-        draft.delete(place, reason="what is left of the lost checkpoint")
-    for place, data in made.content.items():
-        draft.write(place, data, reason=_reason(place))
-    draft.write("metadata", made.metadata, reason="the id of the query")
+    batch_id, draft = made.batch.batch_id, Draft(files)
+    content = [(place, data, _reason(place)) for place, data in made.content.items()]
+    act = act_that_makes(
+        draft,
+        [*content, ("metadata", made.metadata, "the id of the query")],
+        sentence=f"Make the checkpoint again from the ledger: Spark goes on after batch {batch_id}.",
+        last=batch_id,
+    )
     wrong = [one for one in verify_files(draft).findings if one.severity is not Severity.HARMLESS]
     if wrong:
         raise CheckpointDamaged(
             f"The checkpoint {files.location} as the ledger makes it cannot be gone on from: {wrong[0].meaning.rstrip('.')}.",
             remedy="Put it back from a copy, and report this.",
         )
+    return act
+
+
+def act_that_makes(draft: Draft, content: Iterable[tuple[str, bytes, str]], *, sentence: str, last: BatchId) -> Act:
+    """Return the act after which a lost checkpoint holds `content` and ends with batch `last`; `draft` is of what is left of it.
+
+    `content`: place, bytes and reason of each file, in the order of writing.
+    """
+    newest = newest_entries(draft)  # before anything else is read
+    for place in list(_places(draft)):
+        draft.delete(place, reason="what is left of the lost checkpoint")
+    for place, data, reason in content:
+        draft.write(place, data, reason=reason)
     return Act(
         verb="rebuild",
         request={},
-        location=files.location,
-        sentence=f"Make the checkpoint again from the ledger: Spark goes on after batch {batch_id}.",
+        location=draft.location,
+        sentence=sentence,
         steps=draft.steps(),
-        next_batch_id=BatchId(batch_id + 1),
+        next_batch_id=BatchId(last + 1),
         newest=newest,
-        newest_after=Newest(planned=batch_id, committed=batch_id),
+        newest_after=Newest(planned=last, committed=last),
     )
 
 
-def _places(files: Files) -> Iterator[str]:
+def places_in_logs(files: Files) -> Iterator[str]:
+    """Yield every file of Spark's logs, of its sources and of its state."""
     for folder in _LOGS:
         yield from places_below(files, folder)
+
+
+def _places(files: Files) -> Iterator[str]:
+    yield from places_in_logs(files)
     yield from (name for name in files.names("") if name == ".metadata.crc")
 
 

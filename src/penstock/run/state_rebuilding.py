@@ -57,7 +57,7 @@ _OTHERWISE = "Go back to a savepoint: `penstock savepoint restore`; or put the c
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class _Behind:
+class SinceSavepoint:
     """A savepoint and the entries of the decisions behind it, oldest first, the newest of the query last."""
 
     savepoint: Savepoint
@@ -142,7 +142,7 @@ class StateRebuilding:
             with _REMOVE.around():
                 catch_up.remove()  # the act holds all of it, and keeps it on disk before it changes anything
 
-    def _catch_up(self, catch_up: CatchUp, runtime: Runtime, plan: DeliveryPlan, behind: _Behind) -> None:
+    def _catch_up(self, catch_up: CatchUp, runtime: Runtime, plan: DeliveryPlan, behind: SinceSavepoint) -> None:
         with _COPY.around():
             catch_up.begin(
                 Below(self.place, f"{behind.savepoint.name}/checkpoint"),
@@ -186,11 +186,11 @@ class StateRebuilding:
                 raise failures[0] from None
             raise error_from_query(str(error), checkpoint=runtime.checkpoint) from error
 
-    def _order_of(self, behind: _Behind) -> Sequence[SourceName]:
+    def _order_of(self, behind: SinceSavepoint) -> Sequence[SourceName]:
         newest = behind.entries[-1:] and decision_in(behind.entries[-1]).batch
         return order_then(self.order, newest, named=self.settings.named_sources) if newest else self.order
 
-    def _behind(self, runtime: Runtime) -> _Behind:
+    def _behind(self, runtime: Runtime) -> SinceSavepoint:
         """Return the newest whole savepoint that the ledger goes on from, with what came after. Raises Refused."""
         newest = lost_at(runtime)
         savepoint = self._newest_savepoint(runtime, newest)
@@ -199,8 +199,8 @@ class StateRebuilding:
             if decision_in(entry).batch.batch_id <= savepoint.point.batch_id:
                 break
             entries.append(entry)
-        behind = _Behind(savepoint=savepoint, entries=entries[::-1])
-        _require_all(behind, decision_in(newest).batch.batch_id, ends=self._ends_of(savepoint))
+        behind = SinceSavepoint(savepoint=savepoint, entries=entries[::-1])
+        require_adjoining(behind, decision_in(newest).batch.batch_id, ends=self._ends_of(savepoint))
         travel_by_value()
         self._require_same_query(behind, runtime)
         return behind
@@ -231,7 +231,7 @@ class StateRebuilding:
             return {SourceName(key): offset for key, offset in entry.offsets.items()}
         return dict(zip(self.order, entry.by_key().values(), strict=False))
 
-    def _require_same_query(self, behind: _Behind, runtime: Runtime) -> None:
+    def _require_same_query(self, behind: SinceSavepoint, runtime: Runtime) -> None:
         """Raise Refused if a run that decided one of the batches computed them in another way than the file does now."""
         now = describe(self.settings, modules=self.plan.modules, versions={}, state=self.state)
         known = [then for then in self._runs(runtime, behind).values() if then is not None]
@@ -246,14 +246,14 @@ class StateRebuilding:
                     remedy=back if is_one else f"They were not all computed by the same query. {_OTHERWISE}",
                 )
 
-    def _runs(self, runtime: Runtime, behind: _Behind) -> Mapping[Generation, RunDescription | None]:
+    def _runs(self, runtime: Runtime, behind: SinceSavepoint) -> Mapping[Generation, RunDescription | None]:
         """Return what is known of the runs that decided the batches."""
         tail = runtime.ledger.tail()
         ledger_id = None if tail is None else tail.summary.ledger_id
         generations = dict.fromkeys(entry.generation for entry in behind.entries)
         return {one: recorded_run(self.settings.home, one, ledger_id=ledger_id) for one in generations}
 
-    def _unknown(self, runtime: Runtime, behind: _Behind) -> Iterator[str]:
+    def _unknown(self, runtime: Runtime, behind: SinceSavepoint) -> Iterator[str]:
         """Yield what the state also depends on, and nobody can compare."""
         if not behind.entries:
             return
@@ -267,7 +267,7 @@ class StateRebuilding:
         for one in self.beside:
             yield f"The query reads {one} beside its streams: it must hold what it held then."
 
-    def _notes(self, runtime: Runtime, behind: _Behind) -> Iterator[str]:
+    def _notes(self, runtime: Runtime, behind: SinceSavepoint) -> Iterator[str]:
         if not behind.entries:
             return
         batch = decision_in(behind.entries[-1]).batch
@@ -291,7 +291,7 @@ def watermarks_of(home: str, entries: Sequence[Entry]) -> Mapping[BatchId, int]:
     return found
 
 
-def _require_all(behind: _Behind, newest: BatchId, *, ends: dict[SourceName, str | None]) -> None:
+def require_adjoining(behind: SinceSavepoint, newest: BatchId, *, ends: dict[SourceName, str | None]) -> None:
     """Raise Refused unless the ledger holds every decision behind the savepoint, each from where the one before ended.
 
     `ends`: where the savepoint's own batch ended.
@@ -315,7 +315,7 @@ def _require_all(behind: _Behind, newest: BatchId, *, ends: dict[SourceName, str
             ends[each.source] = each.end
 
 
-def _require_input(runtime: Runtime, behind: _Behind) -> None:
+def _require_input(runtime: Runtime, behind: SinceSavepoint) -> None:
     """Raise InputLost if a source no longer has what a batch read."""
     past = PastInput(runtime)
     for decision in behind.decisions():
