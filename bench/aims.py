@@ -95,11 +95,11 @@ AIMS = (
         for quantile, limit in (("p50", 3.0), ("p99", 10.0))
     ),
     Aim(
-        "milliseconds that a savepoint of 1 GB of state adds to a query that runs, beyond one batch",
+        "milliseconds that a savepoint of 1 GB of state adds to a query that runs, beyond one batch and chance",
         "0",
         {
-            "": Key("savepoint", "added", "the first", "one batch"),
-            "second: ": Key("savepoint", "added", "the second, after a few batches", "one batch"),
+            "": Key("savepoint", "added", "the first", "one batch and chance"),
+            "second: ": Key("savepoint", "added", "the second, after a few batches", "one batch and chance"),
         },
         0,
     ),

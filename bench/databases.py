@@ -18,6 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 import penstock
 from bench.content import fingerprint
 from bench.inputs import COLUMNS, WIDE, Batches, numbers, stream
+from bench.lanes import IN_TASKS, Publisher
 from bench.measuring import Bench, require_content
 from bench.queries import batchwise, run_available, trigger_ms
 from bench.result import PENSTOCK, Case, Table
@@ -43,10 +44,10 @@ def measure(bench: Bench, kind: str) -> Iterator[Table]:
         title=f"Batches into {NAMES[kind]} (whole triggers)",
         unit="ms",
         cases=tuple(_case(bench, kind, source, ways, first=source is cases[0][0]) for source, ways in cases),
-        ours=(PENSTOCK, BEHIND),
+        ours=(PENSTOCK, BEHIND, IN_TASKS),
         amounts="rows",
         note="Penstock's figures are exactly once, those of all peers at least once. A round is the median batch of a "
-        "query. Upserts replace rows that are there.",
+        "query. Upserts replace rows that are there. On the executors the batch is published by two tasks.",
     )
 
 
@@ -60,7 +61,7 @@ def _cases(bench: Bench, kind: str) -> "list[tuple[_Input, Mapping[str, Way]]]":
     merge = {**_ours("upsert", "id"), "JDBC into a table, then one statement": _merging}
     loop = {PENSTOCK: _penstock("append", "id"), "a loop of `execute_concurrent`": _concurrent}
     if kind == "cassandra":
-        return [(fewer, loop), (small, loop)]
+        return [(fewer, {**loop, IN_TASKS: _penstock("append", "id", on="executors")}), (small, loop)]
     return [(large, jdbc), *([(wide, jdbc)] if kind == "postgres" else []), (keyed, merge), (small, jdbc)]
 
 
@@ -117,6 +118,8 @@ def _case(bench: Bench, kind: str, source: _Input, ways: "Mapping[str, Way]", *,
     def batch_ms(name: str, way: Way) -> float:
         target = new_target(kind, keyed=source.keyed, wide=source.wide)
         frame = stream(bench, source.root, files_per_batch=1, columns=source.columns)
+        if name == IN_TASKS:
+            frame = frame.repartition(2)  # a batch of one file is one piece, which one task publishes
         query = run_available(frame, way(target, bench.scratch / "home"))
         require_content(fingerprint(target.found(bench.spark, source.columns)), expected, writer=name)
         target.drop()
@@ -132,12 +135,14 @@ def _ours(write: str, *key: str) -> Mapping[str, Way]:
     return {PENSTOCK: _penstock(write, *key), BEHIND: _penstock(write, *key, behind=True)}
 
 
-def _penstock(write: str, *key: str, behind: bool = False) -> Way:
+def _penstock(write: str, *key: str, behind: bool = False, on: Publisher = "driver") -> Way:
     sinks = {"postgres": penstock.PostgreSQL, "mysql": penstock.MySQL, "cassandra": penstock.Cassandra}
 
     def way(target: Target, home: Path) -> "Callable[[Any], Any]":
         table = sinks[target.kind](url=target.url, table="events", write=write, **({"key": key} if key else {}))
-        return penstock.Delivery("bench", home=_emptied(home), sinks={"events": table}, publish_behind=behind).start
+        return penstock.Delivery(
+            "bench", home=_emptied(home), sinks={"events": table}, publish_behind=behind, publish_on=on
+        ).start
 
     return way
 

@@ -117,7 +117,7 @@ class Takeovers:
 
 
 def measure(bench: Bench) -> Iterator[Table]:
-    """Rounds of kills: the one that was killed becomes the standby of the next round."""
+    """Rounds of kills, each with a standby that has just become warm."""
     rounds = bench.sized(ROUNDS, 1)
     loads = [os.getloadavg()[0]]
     found = {}
@@ -167,7 +167,7 @@ def cpu_seconds(leader: int) -> float:
 
 
 def _takeovers(site: Site, rounds: int, *, whole: bool) -> Takeovers:
-    """`whole`: the supervisor is killed as well, and another one started."""
+    """`whole`: the supervisor is killed as well. Else it is ended afterwards: it starts a driver that fails again ever later."""
     site.make()
     site.feed()
     try:
@@ -188,7 +188,8 @@ def _takeovers(site: Site, rounds: int, *, whole: bool) -> Takeovers:
             taken.cpu_s.append(cpu_seconds(standby.driver) - before_s)
             await_session_end(killed[-1])
             standby.await_event("begins")
-            active, standby = standby, Supervisor(site) if whole else active
+            active.process.terminate()
+            active, standby = standby, Supervisor(site)
     finally:
         site.end()
     return taken

@@ -21,6 +21,7 @@ from bench import (
     shapes,
     simulator,
     stores,
+    table_commits,
     tables,
     tax,
 )
@@ -57,8 +58,9 @@ PARTS = {
     "shapes": Part(measure=shapes.measure, minutes=5),
     "selections": Part(measure=selections.measure, minutes=3),
     "digests": Part(measure=digests.measure, minutes=2),
-    "savepoint": Part(measure=savepoints.measure, minutes=6),
-    "tables": Part(measure=tables.measure, minutes=50, libraries=("deltalake", "pyiceberg")),
+    "savepoint": Part(measure=savepoints.measure, minutes=11),
+    "tables": Part(measure=tables.measure, minutes=3, libraries=("deltalake", "pyiceberg")),
+    "table_commits": Part(measure=table_commits.measure, minutes=25, libraries=("deltalake", "pyiceberg")),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{
         kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)

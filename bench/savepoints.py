@@ -7,7 +7,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,13 +21,16 @@ from bench.measuring import SPOILT, Bench, require_content
 from bench.queries import run_until
 from bench.result import PENSTOCK, Case, Table
 
-ROWS, FILLED, ROUNDS = 25_000, 40, 3
-"""Rows a batch, batches before the first savepoint, and rounds of two savepoints: more would double the state."""
+ROWS, FILLED = 25_000, 36
+"""Rows a batch, and batches before the first savepoint: so many make state of 1 GB."""
 
-QUIET = 3
+PAUSE_S = 10.0
+QUIET = 5
 """Batches before a savepoint by which its own are judged."""
 
 FIRST, SECOND = "the first", "the second, after a few batches"
+BATCH, CHANCE = "one batch", "one batch and chance"
+"""By chance, too, batches are longer: RocksDB compacts, Java collects. How much, a pause tells without a savepoint."""
 _CONF = {
     "spark.sql.streaming.stateStore.providerClass": "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider",
     "spark.sql.streaming.minBatchesToRetain": "2",
@@ -53,8 +56,9 @@ class Made:
 class Site:
     """A deduplicating query that runs, and the savepoints of it."""
 
-    def __init__(self, bench: Bench) -> None:
-        self.root, self.rows = bench.scratch, bench.sized(ROWS, 100)
+    def __init__(self, bench: Bench, root: Path) -> None:
+        self.root, self.rows, self.quiet = root, bench.sized(ROWS, 100), bench.sized(QUIET, 1)
+        root.mkdir()
         self.file = self.root / "savepoint.yaml"
         self.file.write_text(FILE.format(root=self.root))
         source = bench.spark.readStream.format("rate-micro-batch").option("rowsPerBatch", self.rows).option("numPartitions", 2)
@@ -87,18 +91,26 @@ class Site:
         for folder, _, names in os.walk(self.root / "home/checkpoint/state"):
             yield from (Path(folder, name) for name in names)
 
-    def savepoint(self, name: str, place: Path) -> Made:
+    def savepoint(self, name: str) -> Made:
         """Made by a process of its own, between two batches that it does not overlap."""
-        self.await_batches(QUIET)
+        place = str(self.root / "savepoints")
+        create = [sys.executable, "-m", "penstock", "savepoint", "create", str(self.file), name, "--to", place, "--json"]
+        command = ["nice", "-n", "19", *create]  # as the how-to has it
+        return self._beside(lambda: subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+    def pause(self, seconds: float) -> Made:
+        """Do nothing for as long."""
+        return self._beside(lambda: time.sleep(seconds))
+
+    def _beside(self, act: Callable[[], str | None]) -> Made:
+        self.await_batches(self.quiet)
         first, begun = self.finished(), time.monotonic()
-        create = [sys.executable, "-m", "penstock", "savepoint", "create", str(self.file), name, "--to", str(place), "--json"]
-        command = ["nice", *create]  # as the how-to has it
-        done = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True)
+        out = act()
         seconds, last = time.monotonic() - begun, self.finished()
         self.await_batches(1)
-        quiet = statistics.median(self._batch_ms(first - QUIET, first - 1))
+        quiet = statistics.median(self._batch_ms(first - self.quiet, first - 1))
         beside = self._batch_ms(first, last)
-        made: Mapping[str, Any] = json.loads(done.stdout.splitlines()[-1])
+        made: Mapping[str, Any] = json.loads(out.splitlines()[-1]) if out else {"new_bytes": 0}
         return Made(seconds, made["new_bytes"], sum(beside) - quiet * len(beside), quiet)
 
     def _batch_ms(self, first: int, last: int) -> list[float]:
@@ -116,24 +128,39 @@ def _of(rows: int) -> tuple[int, int]:
     return rows, rows * (rows - 1) // 2
 
 
+@dataclass(frozen=True)
+class Round:
+    """A query's savepoints, and a pause as long as the first; with how much state it was then."""
+
+    made: Mapping[str, Made]
+    paused: Made
+    state_bytes: int
+
+
 def measure(bench: Bench) -> Iterator[Table]:
-    """In each round a first savepoint in a new place, and a second one beside it."""
-    made: dict[str, list[Made]] = {FIRST: [], SECOND: []}
+    """In each round a new query fills its state; then come a first savepoint, a second one beside it, and a pause."""
     with _conf(bench):
-        site = Site(bench)
-        site.await_batches(bench.sized(FILLED, 2))
-        state_bytes = site.state_bytes()
-        for number in range(min(bench.rounds, ROUNDS)):
-            place = bench.scratch / f"savepoints{number}"
-            for name, each in made.items():
-                each.append(site.savepoint(name.partition(",")[0].replace(" ", "-"), place))
-            shutil.rmtree(place)
-        site.end()
-    yield from _tables(made, state_bytes)
+        rounds = [
+            _round(bench, bench.scratch / f"round{number}", is_paused_first=number % 2 == 1) for number in range(bench.rounds)
+        ]
+    yield from _tables(rounds)
 
 
-def _tables(made: Mapping[str, list[Made]], state_bytes: int) -> Iterator[Table]:
-    state = f"{state_bytes / 1e9:.2f} GB"
+def _round(bench: Bench, root: Path, *, is_paused_first: bool) -> Round:
+    site = Site(bench, root)
+    site.await_batches(bench.sized(FILLED, 2))
+    state_bytes = site.state_bytes()
+    paused = site.pause(bench.sized(PAUSE_S, 1)) if is_paused_first else None
+    made = {name: site.savepoint(name.partition(",")[0].replace(" ", "-")) for name in (FIRST, SECOND)}
+    paused = paused or site.pause(bench.sized(PAUSE_S, 1))
+    site.end()
+    shutil.rmtree(root, ignore_errors=True)  # Spark still removes files of state meanwhile
+    return Round(made, paused, state_bytes)
+
+
+def _tables(rounds: Sequence[Round]) -> Iterator[Table]:
+    made = {name: [each.made[name] for each in rounds] for name in (FIRST, SECOND)}
+    state = f"{statistics.median(each.state_bytes for each in rounds) / 1e9:.2f} GB"
     yield Table(
         name="added",
         title="A savepoint while the query runs: what it adds to the batches meanwhile, against one batch",
@@ -141,12 +168,17 @@ def _tables(made: Mapping[str, list[Made]], state_bytes: int) -> Iterator[Table]
         cases=tuple(
             Case(
                 name=name,
-                figures={PENSTOCK: [max(each.added_ms, 0) for each in all_], "one batch": [each.batch_ms for each in all_]},
+                figures={
+                    PENSTOCK: [max(each.added_ms, 0) for each in all_],
+                    BATCH: [each.batch_ms for each in all_],
+                    CHANCE: [each.batch_ms + _chance_ms(of.paused, each) for each, of in zip(all_, rounds, strict=True)],
+                },
             )
             for name, all_ in made.items()
         ),
         comparison="added",
         note=f"Deduplication in RocksDB; {state} of state before the first savepoint, {ROWS:,} new keys of 1 KB in each batch. "
+        f"Chance: what {PAUSE_S:.0f} seconds of the same query without a savepoint added, in proportion. "
         "Below zero: less than one batch.",
     )
     yield Table(
@@ -174,6 +206,10 @@ def _tables(made: Mapping[str, list[Made]], state_bytes: int) -> Iterator[Table]
             ),
         ),
     )
+
+
+def _chance_ms(paused: Made, savepoint: Made) -> float:
+    return max(paused.added_ms, 0) * savepoint.seconds / paused.seconds
 
 
 @contextmanager
