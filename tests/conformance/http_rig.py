@@ -11,6 +11,8 @@ from threading import Lock, Thread
 from typing import Any
 from urllib.request import Request, urlopen
 
+from tests.conformance.in_tasks import run_in_turn
+
 from penstock.core.model import SinkName
 from penstock.sink.http.client import KEY_HEADER, Endpoint
 from penstock.sink.http.layout import Layout
@@ -155,3 +157,18 @@ class KeyedRig(RecordRig):
 
     layout = Layout(body="json_array", rows=1, size_bytes=1_000_000, lanes=3, key=("place",))
     inline_limit_bytes = 100_000
+
+
+class LanesInTasksRig(RecordRig):
+    """Each lane is a task."""
+
+    def make(self) -> HttpSink:
+        sink = super().make()
+        sink.publish_by(run_in_turn)
+        return sink
+
+
+class KeysInTasksRig(LanesInTasksRig):
+    """Rows of one place are in one lane; what a lane sends does not depend on the rows of others."""
+
+    layout = Layout(body="json_lines", rows=7, size_bytes=300, lanes=3, key=("place",))

@@ -16,7 +16,17 @@ from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from tests.conformance.http_rig import Handler, HttpRig, KeyedRig, Received, RecordRig, endpoint
+from tests.conformance.http_rig import (
+    Handler,
+    HttpRig,
+    KeyedRig,
+    KeysInTasksRig,
+    LanesInTasksRig,
+    Received,
+    RecordRig,
+    endpoint,
+)
+from tests.unit.in_tasks import Tasks
 
 from penstock.core import faults
 from penstock.core.model import SinkName
@@ -38,7 +48,7 @@ def _url() -> Iterator[str]:
 class TestHttp(StageContract, PublishContract, RaceContract, SweepContract):
     """All but `verify`: an endpoint cannot be read."""
 
-    @pytest.fixture(params=[HttpRig, RecordRig, KeyedRig], ids=lambda rig: rig.__name__)
+    @pytest.fixture(params=[HttpRig, RecordRig, KeyedRig, KeysInTasksRig], ids=lambda rig: rig.__name__)
     def rig(self, request: pytest.FixtureRequest, tmp_path: Path, url: str) -> HttpRig:
         rig: HttpRig = request.param(tmp_path, url)
         return rig
@@ -58,6 +68,16 @@ class TestHttpCrashes(CrashContract):
         directory = tmp_path / "rig"
         directory.mkdir()
         return RecordRig(directory, url)
+
+
+class TestHttpInTasksCrashes(CrashContract):
+    fault_parts = ("http",)
+
+    @pytest.fixture
+    def rig(self, tmp_path: Path, url: str) -> HttpRig:
+        directory = tmp_path / "rig"
+        directory.mkdir()
+        return LanesInTasksRig(directory, url)
 
 
 def decided(bench: Bench, sink: Any, count: int = 100) -> Shown:
@@ -124,6 +144,80 @@ def test_rows_of_a_key_arrive_in_their_order(tmp_path: Path) -> None:
         for place in {row["place"] for row in arrived}:
             assert all(one < next_one for one, next_one in pairwise(row["id"] for row in arrived if row["place"] == place))
         bench.close()
+
+
+@pytest.mark.parametrize("rig", [RecordRig, KeysInTasksRig])
+def test_tasks_send_the_same_requests_as_the_driver(tmp_path: Path, rig: type[HttpRig]) -> None:
+    """Under the same keys: one of them may go on with what the other began."""
+    with endpoint() as (url, received), closing(Bench(rig(tmp_path, url))) as bench:
+        sink, tasks = bench.sink(), Tasks()
+        sink.publish_by(None)
+        sink._spool.discard = lambda *_, **__: None
+        shown = decided(bench, sink, count=300)
+        sink.publish(shown.publication)
+        by_driver = len(received.bodies)
+        [mark] = tmp_path.rglob("posted-*.id")
+        mark.unlink()
+        later = bench.sink()
+        later.publish_by(tasks)
+        assert not later.publish(shown.publication).already
+        assert (len(received.bodies), received.repeated) == (by_driver, by_driver)
+        assert len(tasks.seen[0]) == rig.layout.lanes
+
+
+def test_tasks_of_older_batches_that_come_late_post_nothing_new(tmp_path: Path) -> None:
+    with endpoint() as (url, received), closing(Bench(LanesInTasksRig(tmp_path, url))) as bench:
+        sink, tasks = bench.sink(), Tasks(lambda task: (task.run(), task.run())[1])
+        sink._spool.discard = lambda *_, **__: None  # type: ignore[method-assign]
+        sink.publish_by(tasks)
+        shown = [bench.deliver(sink, bench.rows(range(at, at + 40)), batch_id=at // 40) for at in (0, 40)]
+        for late in tasks.seen[0]:
+            late.run()
+        bench.require_shown(*shown)
+        assert received.repeated == 40 + 40 + 40
+
+
+def test_a_task_that_sends_less_than_was_decided_is_told(tmp_path: Path) -> None:
+    with endpoint() as (url, _), closing(Bench(LanesInTasksRig(tmp_path, url))) as bench:
+        sink = bench.sink()
+        sink.publish_by(Tasks(lambda task: [task.run()[0] - (task.number == 2)]))
+        shown = decided(bench, sink)
+        with pytest.raises(ContentConflict, match="has 100 rows, the spool 99"):
+            sink.publish(shown.publication)
+
+
+def test_a_task_that_sees_another_directory_posts_nothing(tmp_path: Path) -> None:
+    with endpoint() as (url, received), closing(Bench(LanesInTasksRig(tmp_path, url))) as bench:
+        sink = bench.sink()
+        elsewhere = Tasks(lambda task: replace(task, claimed=replace(task.claimed, identity="elsewhere.id")).run())
+        sink.publish_by(elsewhere)
+        shown = decided(bench, sink)
+        with pytest.raises(PublishFailed, match="is not the one the driver uses"):
+            sink.publish(shown.publication)
+        assert not received.bodies
+        assert "elsewhere" not in repr(elsewhere.seen[0][0].endpoint)
+
+
+def test_an_endpoint_that_forgets_keys_is_not_given_rows_by_tasks(tmp_path: Path) -> None:
+    class Forgets(RecordRig):
+        def make(self) -> HttpSink:
+            place = Endpoint(url=self.url, name=self.url)
+            spool = str(self.directory / "spool")
+            return HttpSink(
+                name=SinkName("posted"),
+                spool=spool,
+                endpoint=place,
+                layout=self.layout,
+                remembers_keys=False,
+                inline_limit_bytes=0,
+            )
+
+    with endpoint() as (url, _), closing(Bench(Forgets(tmp_path, url))) as bench:
+        sink, tasks = bench.sink(), Tasks()
+        sink.publish_by(tasks)
+        assert sink.tasks_per_batch == 0
+        bench.require_shown(bench.deliver(sink, bench.rows(range(40)), batch_id=0))
+        assert not tasks.seen
 
 
 def test_requests_say_whose_they_are_and_no_two_have_one_key(tmp_path: Path) -> None:

@@ -1,22 +1,18 @@
 """The rigs of the kafka sink: topics on a real broker, and how tests read and damage them with a client of their own."""
 
-import pickle
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
+from tests.conformance.in_tasks import run_in_turn
 from tests.conformance.table_rig import GONE, ForgottenSpool, Spooled, TableRig, TruncatedSpool
 from tests.servers.fixtures import server, unique
 from tests.servers.kafka import records, remove_first, send
 from tests.unit.table_target import spark_schema
 
 from penstock.core.model import SinkName
-from penstock.core.publish_task import PublishTask
 from penstock.sink.kafka.sink import KafkaSink
 from penstock.sink.kafka.target import TopicTarget
-from penstock.stage.publishing import PublishPass
-from penstock.support.error_transport import from_task
 from penstock.testing.conformance import PIPELINE, Row
 from penstock.testing.conformance.rig import HOSTILE
 
@@ -121,22 +117,8 @@ class InTasksRig(LanesRig):
 
     def make(self, **changed: Any) -> KafkaSink:
         sink = super().make(**changed)
-        sink.publish_by(_run_tasks)
+        sink.publish_by(run_in_turn)
         return sink
-
-
-def _run_tasks(shares: Sequence[PublishTask]) -> list[bool]:
-    run = PublishPass(shares=tuple(pickle.loads(pickle.dumps(shares))))
-    try:
-        return [answer for at in range(len(shares)) for answer in _answers(run, at)]
-    except RuntimeError as error:
-        raise from_task(str(error)) or error from error
-
-
-def _answers(run: PublishPass, number: int) -> list[bool]:
-    [answered] = run(iter([pa.RecordBatch.from_pydict({"id": [number]})]))
-    answers: list[bool] = answered.column("already").to_pylist()
-    return answers
 
 
 class PartsRig(SpooledRig):

@@ -51,9 +51,6 @@ IN_THE_FILE = {
 
 IN_SPARKS_EYES = {
     "a missing route column": Mistake("column: origin", "column: airport", "sinks.lake.route", "The rows have id, origin, month"),
-    "a missing partition column": Mistake(
-        "[month]", "[monat]", "Sink 'lake': partition_by names the column 'monat'", "Correct partition_by"
-    ),
     "a type that Spark has not": Mistake("id INT,", "id INTT,", "sources.flights.schema cannot be read", "name TYPE"),
     "a missing source directory": Mistake("./incoming", "./incomming", "/incomming does not exist", "correct the path"),
     "an unknown format": Mistake("format: csv", "format: cvs", "sources.flights", "csv"),
@@ -74,6 +71,29 @@ def test_a_mistake(spark: SparkSession, tmp_path: Path, mistake: Mistake) -> Non
     world.rewrite((mistake.old, mistake.new))
     said = [mistake.said] if mistake in IN_SPARKS_EYES.values() else [mistake.said, _place(world.file, mistake)]
     assert_told(run(world), "Usage", code=2, said=said, remedy=mistake.remedy)
+    assert_unchanged(world, before)
+    world.file.write_text(right)
+    assert_continues(world)
+
+
+def test_a_missing_partition_column(spark: SparkSession, tmp_path: Path) -> None:
+    """Once rows are there, other partitions are refused whatever they are named."""
+    world = new_world(tmp_path)
+    right = world.file.read_text()
+    world.rewrite(("[month]", "[monat]"))
+    assert_told(
+        run(world), "Usage", code=2, said=["Sink 'lake': partition_by names the column 'monat'"], remedy="Correct partition_by"
+    )
+    world.file.write_text(right)
+    before = content(begun(world))
+    world.rewrite(("[month]", "[monat]"))
+    assert_told(
+        run(world),
+        "PipelineChanged",
+        code=3,
+        said=["sinks.lake.partition_by changed", "the start is refused"],
+        remedy="Set it back",
+    )
     assert_unchanged(world, before)
     world.file.write_text(right)
     assert_continues(world)

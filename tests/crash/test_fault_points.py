@@ -296,7 +296,7 @@ def cases() -> Sequence[Case]:
 ELSEWHERE = {
     "sqlserver.": "no server is to be had, so the suite of its sink does on what stands in for one",
     "kafka-ends.": "only a broker that forgot something leads there: tests/live/test_kafka_forgotten.py",
-    "publish.": "only lanes of Kafka are published by tasks: their conformance suite, and tests/crash/test_kafka_on_executors.py",
+    "publish.": "only Kafka, Cassandra and HTTP are published by tasks: tests/crash/test_published_on_executors.py",
     "lakekeys.": "rows of a Delta table that are replaced: its conformance suite",
     "lakehistory.": "versions of a Delta table's rows: its conformance suite",
     "compare.": "tables with history, which are killed there in the conformance suite of SQLite",

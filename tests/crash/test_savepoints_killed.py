@@ -190,6 +190,29 @@ def test_going_back_to_a_savepoint_that_was_killed_is_finished(stopped: Path) ->
     assert "nothing to take back" in done(stopped, *restore)
 
 
+def test_a_batch_that_read_several_entries_of_the_log_of_files_is_rebuilt_with_all_of_them(stopped: Path) -> None:
+    """Spark writes an entry before the plan that reads it: a stop in between, and the next start plans both as one batch."""
+    place, ledger = stopped / "orders" / "checkpoint", ledger_of(stopped)
+    query_id = QueryId(json.loads((place / "metadata").read_text())["id"])
+    shutil.rmtree(place)
+    for number, end in ((8, 9), (9, 12)):
+        read = tuple(InputFile(f"file:///in/{end - back}.csv", 1_700_000_000_000 + end - back) for back in (2, 1, 0))
+        append(ledger, query_id, BatchId(number), start=7 if number == 8 else 9, end=end, read=read)
+    done(stopped, "checkpoint", "rebuild", "orders.yaml", "--yes")
+    done(stopped, "checkpoint", "verify", "orders.yaml")
+    found = {log_id: (place / "sources" / "0" / str(log_id)).read_text() for log_id in (10, 11, 12)}
+    assert {log_id: text.count("file:///in/") for log_id, text in found.items()} == {10: 1, 11: 1, 12: 1}
+    assert "".join(found.values()).count('"batchId":11') == 1
+
+
+def test_what_a_killed_delete_left_of_a_savepoint_goes_with_the_next(stopped: Path) -> None:
+    left = stopped / "orders" / "savepoints" / "a" / "checkpoint" / "state" / "0"
+    left.mkdir(parents=True)
+    ended = penstock("savepoint", "delete", "orders.yaml", "a", "--yes", directory=stopped)
+    assert (ended.code, "has no savepoint 'a'" in ended.err) == (1, True), str(ended)
+    assert not (stopped / "orders" / "savepoints" / "a").exists()
+
+
 def test_files_that_the_ledger_does_not_list_are_refused(stopped: Path) -> None:
     place, ledger = stopped / "orders" / "checkpoint", ledger_of(stopped)
     query_id = QueryId(json.loads((place / "metadata").read_text())["id"])

@@ -4,6 +4,7 @@ The query is stopped, killed, loses a commit and an input file, which comes back
 the checkpoint by itself.
 """
 
+import itertools
 import json
 import os
 import random
@@ -11,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import unquote
 
+import pyarrow.dataset as ds
 import pytest
 from pyspark.sql import SparkSession
 from ruamel.yaml import YAML
@@ -34,10 +36,13 @@ pytestmark = [pytest.mark.crash, pytest.mark.spark, pytest.mark.timeout(600)]
 
 SEED = 17
 FILES = 6
-OPERATED = (
-    ["s3", "az", "gs"] if os.environ.get("PENSTOCK_SOAK_FAULTS") == "all" else [random.Random(RUN).choice(["s3", "az", "gs"])]
-)
+IS_SOAK = os.environ.get("PENSTOCK_SOAK_FAULTS") == "all"
+DRAW = random.Random(RUN)
+STORES = ["s3", "az", "gs"]
+OPERATED = STORES if IS_SOAK else [DRAW.choice(STORES)]
 """Where batches are taken back, too, and given to a new sink."""
+
+WITH_STATE = list(itertools.product(STORES, ["HDFSBackedStateStoreProvider", "RocksDBStateStoreProvider"]))
 
 
 @pytest.fixture(name="session")
@@ -85,6 +90,62 @@ def survive(spark: SparkSession, root: Path, kind: str) -> None:
     world.assert_exact()
     if kind in OPERATED:
         operated(world)
+
+
+IDS = """\
+pipeline: ids
+home: ./home
+checkpoint: {checkpoint}
+spark: {{conf: {conf}}}
+sources:
+  orders: {{format: csv, path: ./in, schema: "n INT", options: {{maxFilesPerTrigger: 1}}}}
+transform: {{python: "distinct:once"}}
+sinks:
+  lake: {{type: parquet, accounts: {{all: ./lake}}}}
+trigger: {{available_now: true}}
+"""
+ONCE = """\
+def once(spark, sources):
+    return sources["orders"].dropDuplicates(["n"])
+"""
+
+
+@pytest.mark.parametrize(("kind", "provider"), WITH_STATE if IS_SOAK else [DRAW.choice(WITH_STATE)])
+def test_lost_state_in_a_store_is_made_again(session: SparkSession, tmp_path: Path, kind: str, provider: str) -> None:
+    """From a savepoint there and the batches behind it; state that is not there would deliver 2 and 4 again."""
+    place, checkpoint = accounts_on(checkpoint=kind)["checkpoint"]
+    connect(session, place)
+    conf = {f"spark.hadoop.{name}": value for name, value in connectors.settings(place).items()}
+    conf |= {"spark.jars": ",".join(map(str, connectors.jars())), "spark.sql.shuffle.partitions": "2"}
+    conf |= {"spark.sql.streaming.stateStore.providerClass": f"org.apache.spark.sql.execution.streaming.state.{provider}"}
+    written = Place(connectors.spelled(place), place.options).written
+    (tmp_path / "distinct.py").write_text(ONCE)
+    (tmp_path / "ids.yaml").write_text(IDS.format(checkpoint=written, conf=json.dumps(conf)))
+
+    def command(*words: str) -> Ended:
+        ended = penstock(*words, directory=tmp_path)
+        assert ended.code == 0, f"{words}: {ended}"
+        return ended
+
+    def deliver(*files: str) -> None:
+        (tmp_path / "in").mkdir(exist_ok=True)
+        for content in files:
+            (tmp_path / "in" / f"{len(list((tmp_path / 'in').iterdir()))}.csv").write_text(content)
+        command("run", "ids.yaml")
+
+    deliver("1\n", "2\n")
+    saved = Place(f"{place.url.removesuffix('table')}savepoints", place.options)
+    to = ("--to", saved.url, *(part for key, value in saved.options.items() for part in ("--option", f"{key}={value}")))
+    command("savepoint", "create", "ids.yaml", "a", *to)
+    deliver("3\n", "4\n", "5\n")
+    for name in checkpoint.listing():
+        checkpoint.delete(name)
+    command("checkpoint", "rebuild", "ids.yaml", *to, "--yes")
+    deliver("2\n4\n6\n")
+    found = ds.dataset(tmp_path / "lake", format="parquet").to_table()["n"].to_pylist()
+    assert sorted(found) == [1, 2, 3, 4, 5, 6]
+    for words in (("verify",), ("checkpoint", "verify")):
+        command(*words, "ids.yaml")
 
 
 def newest_commit(checkpoint: Outside) -> str:

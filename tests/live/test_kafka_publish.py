@@ -271,7 +271,8 @@ def test_a_lane_that_is_there_is_left_alone_when_the_other_is_published(topic):
     faults.arm("kafka.commit=error@2")
     with pytest.raises(Retryable):
         sink.publish(publication)
-    assert place.content() in (values(range(10)), values(range(10, 30)))
+    seen = place.content()  # in each partition up to what the other lane left open
+    assert seen <= values(range(10)) or seen <= values(range(10, 30))
     assert not place.sink().publish(publication).already
     assert place.content() == values(range(30))
     assert place.verify(place.sink()).ok

@@ -328,6 +328,11 @@ class Publication:
     row_digest: RowDigest = RowDigest.XXHASH64
     previous: Position | None = None
 
+    @property
+    def is_inline(self) -> bool:
+        """Whether all pieces travel in the decision, so that none lies in a spool."""
+        return all(piece.inline is not None for piece in self.staged)
+
     def may_follow_marker_at(self, position: Position) -> bool:
         """Return whether this ledger can have moved a marker to `position`, which is below this publication's.
 

@@ -1,34 +1,36 @@
-"""Shares of a decided batch that any process can publish, and what a sink has that lets Spark's tasks do it."""
+"""Parts of the publication of a decided batch that any process can do, and what a sink has that lets Spark's tasks do them."""
 
 from collections.abc import Callable, Sequence
-from typing import Protocol, runtime_checkable
+from typing import Protocol, TypeAlias, runtime_checkable
+
+Answer: TypeAlias = Sequence[int]
+"""Numbers that a task found or counted, as its sink agrees with it."""
 
 
 class PublishTask(Protocol):
-    """A share of a decided batch that any process can publish. Picklable."""
+    """A part of the publication of a decided batch that any process can do. Picklable."""
 
-    def publish(self) -> bool:
-        """Publish the share unless its marker shows it, and return whether it did already.
+    def run(self) -> Answer:
+        """Do it, and return what the sink asks for. Raises as `Sink.publish`.
 
-        May be called by several processes at once, and by one whose driver is gone: the share is visible once. Raises as
-        `Sink.publish`.
+        May be called again, by several processes at once, and by one whose driver is gone: what it writes is visible once.
         """
         ...
 
 
-RunTasks = Callable[[Sequence[PublishTask]], Sequence[bool]]
-"""Has tasks of Spark publish all shares, and returns what `publish` of each answered. Raises what a task raised."""
+RunTasks = Callable[[Sequence[PublishTask]], Sequence[Answer]]
+"""Has tasks of Spark run all of them, and returns what each one's `run` did. Raises what a task raised."""
 
 
 @runtime_checkable
 class PublishesInTasks(Protocol):
-    """A sink that can have a batch published by tasks, each of a share that has a marker of its own."""
+    """A sink that can have a batch published by tasks."""
 
     @property
     def tasks_per_batch(self) -> int:
-        """How many tasks can publish a batch side by side; 0 where the settings of this sink allow none."""
+        """How many tasks at most publish a batch side by side; 0 where the settings of this sink allow none."""
         ...
 
     def publish_by(self, run_tasks: RunTasks | None) -> None:
-        """Have `publish` run tasks from now on, and look at their markers when they have ended; None: in this process."""
+        """Have `publish` run tasks from now on, and note the batch when they have ended; None: in this process."""
         ...

@@ -60,6 +60,8 @@ class SinkReport:
     """The oldest position of all accounts; None for a sink that has nothing to compare."""
     missing: tuple[MissingFiles, ...] = ()
     """What an operator can accept as removed on purpose."""
+    unnamed: "Mapping[AccountName, Totals]" = field(default_factory=dict)
+    """What was decided for accounts that the pipeline file no longer names. Nobody looked there."""
 
     @property
     def ok(self) -> bool:

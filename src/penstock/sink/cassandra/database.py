@@ -2,10 +2,10 @@
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from typing import Any, TypeVar
 
-from cassandra import ConsistencyLevel
+from cassandra import ConsistencyLevel, DriverException
 from cassandra.auth import PlainTextAuthProvider
 from cassandra.cluster import EXEC_PROFILE_DEFAULT, Cluster, ExecutionProfile
 from cassandra.concurrent import execute_concurrent
@@ -13,6 +13,7 @@ from cassandra.policies import ConstantReconnectionPolicy, DCAwareRoundRobinPoli
 from cassandra.query import BatchStatement, BatchType, BoundStatement, tuple_factory
 from tenacity import Retrying, retry_if_exception_type, stop_after_delay, wait_random_exponential
 
+from penstock.core.model import SinkName
 from penstock.errors import Failed, NotPublishedYet, PenstockError, PublishFailed, Retryable
 from penstock.sink.cassandra.address import CONSISTENCIES, Address, address_of
 from penstock.sink.cassandra.errors import DRIVER_ERRORS, translate_error
@@ -43,6 +44,8 @@ class Connection:
         try:
             self._session = self._cluster.connect()
             self._session.set_keyspace(address.keyspace)
+            with suppress(DriverException):  # without it, a write goes to any node, which hands it on
+                self._cluster.refresh_keyspace_metadata(address.keyspace, max_schema_agreement_wait=0)
         except BaseException:
             self._cluster.shutdown()
             raise
@@ -144,6 +147,11 @@ class Database(ServerConnection, Connections[Connection]):
         return translate_error(cause, self.place, kind)
 
 
+def database_of(url: str, sink: SinkName) -> Database:
+    """Return the keyspace at `url`, where sessions give their name as that of `sink`."""
+    return Database(url, application=f"penstock:{sink}")
+
+
 class StepRetry:
     """Retries a step, on a new connection, until it succeeds or `wait_s` have passed.
 
@@ -184,6 +192,10 @@ class StepRetry:
 
 
 def _cluster(address: Address, application: str) -> Cluster:
+    """Return a cluster whose driver does not read the schema of every table when it connects, and again after each change.
+
+    All that the driver needs is how the keyspace is replicated, to send a write to a node that holds the row: see `Connection`.
+    """
     near = DCAwareRoundRobinPolicy(local_dc=address.local_dc or "")
     profile = ExecutionProfile(
         load_balancing_policy=TokenAwarePolicy(near),
@@ -202,4 +214,6 @@ def _cluster(address: Address, application: str) -> Cluster:
         control_connection_timeout=_CONNECT_TIMEOUT_S,
         application_name=application,
         monitor_reporting_enabled=False,
+        schema_metadata_enabled=False,
+        schema_event_refresh_window=-1,  # never
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -16,6 +17,10 @@ Rows = Callable[[], Iterator["pa.RecordBatch"]]
 """Yields all rows of a batch in their frozen order, from the start at each call."""
 
 
+Numbers: TypeAlias = "np.ndarray[tuple[int], np.dtype[np.int64]]"
+"""Places of rows among others, ascending."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SupersededRows:
     """Rows of a batch that a later row with the same key supersedes.
@@ -24,7 +29,7 @@ class SupersededRows:
     """
 
     rows: int
-    numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]"
+    numbers: Numbers
     totals: Totals
 
 
@@ -45,9 +50,7 @@ def repeated_in(rows: Rows, target: Target) -> SupersededRows:
     return SupersededRows(rows=len(every), numbers=numbers, totals=Totals(rows=len(superseded), digest=digest))
 
 
-def _looked_up(
-    rows: Rows, numbers: "np.ndarray[tuple[int], np.dtype[np.int64]]", target: Target
-) -> Iterator[tuple[int, tuple[object, ...], int]]:
+def _looked_up(rows: Rows, numbers: Numbers, target: Target) -> Iterator[tuple[int, tuple[object, ...], int]]:
     """Yield number, key and hash of the rows with these numbers."""
     start = 0
     for batch in rows():
@@ -59,12 +62,12 @@ def _looked_up(
         start += batch.num_rows
 
 
-def without(rows: Iterator["pa.RecordBatch"], repeated: SupersededRows) -> Iterator["pa.RecordBatch"]:
+def without(rows: Iterator["pa.RecordBatch"], superseded: Numbers) -> Iterator["pa.RecordBatch"]:
     """Yield the rows that are not superseded."""
     start = 0
     for batch in rows:
         stop = start + batch.num_rows
-        here = repeated.numbers[(repeated.numbers >= start) & (repeated.numbers < stop)]
+        here = superseded[(superseded >= start) & (superseded < stop)]
         if len(here):
             kept = np.ones(batch.num_rows, np.bool_)
             kept[here - start] = False

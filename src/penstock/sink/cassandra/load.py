@@ -1,8 +1,8 @@
 """Writes rows into a Cassandra table and reads those they replace: a few rows in each request, many requests at a time."""
 
 from collections import defaultdict
-from collections.abc import Iterator, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import Any, Protocol
 
 import pyarrow as pa
 
@@ -29,33 +29,52 @@ _MIXED_ROWS, _MIXED_BYTES = 10, 4_000
 _ASKED_KEYS = 40
 
 
-class Writer:
-    """Writes to one table and reads from it, with the retries of `StepRetry`.
+class BatchWriter(Protocol):
+    """Writes the rows of one batch, each of another key."""
 
-    `dated`: the columns by which a row that a batch displaces has an age.
+    def displaced(self) -> Replaced:
+        """Count and hash what the table holds under the keys of the rows. Raises NotPublishedYet, PublishFailed."""
+        ...
+
+    def write(self, *, at_us: int) -> Totals:
+        """Apply all rows, and return the totals of those that delete when every one was acknowledged.
+
+        Raises NotPublishedYet, PublishFailed.
+        """
+        ...
+
+
+class Writer:
+    """A `BatchWriter` that writes to the table, and reads from it, with the retries of `StepRetry`.
+
+    `rows` opens the rows, once for each method that is called; they have the columns of `schema`. `dated`: the columns by which
+    a row that a batch displaces has an age.
     """
 
-    def __init__(self, patience: StepRetry, target: Target, rows: "pa.Schema", *, dated: Sequence[str]) -> None:
-        self._patience = patience
-        self._statements = statements_of(rows, target)
-        self._schema = rows
-        self._key = [rows.names.index(name) for name in target.key]
+    def __init__(
+        self,
+        patience: StepRetry,
+        target: Target,
+        rows: Callable[[], Iterator["pa.RecordBatch"]],
+        *,
+        schema: "pa.Schema",
+        dated: Sequence[str],
+    ) -> None:
+        self._patience, self._rows = patience, rows
+        self._statements = statements_of(schema, target)
+        self._schema = schema
+        self._key = [schema.names.index(name) for name in target.key]
         self._partition = self._key[: len(target.partition)]
         self._table = target.table
         self._row_digest = target.row_digest
         self._deletes = target.deletes
         self._read_keys = self._statements.read_keys(dated)
 
-    def displaced(self, batches: Iterator["pa.RecordBatch"]) -> Replaced:
-        """Count and hash what the table holds under the keys of `batches`. Raises NotPublishedYet, PublishFailed."""
-        return sum((self._displaced(wave) for wave in _waves(batches)), Replaced())
+    def displaced(self) -> Replaced:
+        return sum((self._displaced(wave) for wave in _waves(self._rows())), Replaced())
 
-    def write(self, batches: Iterator["pa.RecordBatch"], *, at_us: int) -> Totals:
-        """Apply all rows, each of another key, and return when every one was acknowledged. Raises NotPublishedYet, PublishFailed.
-
-        Returns the totals of those that delete.
-        """
-        return sum((self._write_wave(wave, at_us) for wave in _waves(batches)), Totals())
+    def write(self, *, at_us: int) -> Totals:
+        return sum((self._write_wave(wave, at_us) for wave in _waves(self._rows())), Totals())
 
     def _write_wave(self, wave: "pa.RecordBatch", at_us: int) -> Totals:
         if not self._deletes:

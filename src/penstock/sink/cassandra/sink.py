@@ -8,12 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Finding, PipelineName, Publication, Published, SinkKind
+from penstock.core.publish_task import RunTasks
 from penstock.errors import Conflict, PublishFailed, Retryable, StagedDataLost
 from penstock.sink.cassandra import table_schema as tables
-from penstock.sink.cassandra.database import Connection, Database, Row, StepRetry
+from penstock.sink.cassandra.database import Connection, Database, Row, StepRetry, database_of
 from penstock.sink.cassandra.duplicate_keys import repeated_in, require_unique, without
 from penstock.sink.cassandra.errors import connection_lost
-from penstock.sink.cassandra.load import Writer
+from penstock.sink.cassandra.in_tasks import TASKS, Part, WriterInTasks, parts_of
+from penstock.sink.cassandra.load import BatchWriter, Writer
 from penstock.sink.cassandra.marker_store import CassandraMarkerStore, Replaced
 from penstock.sink.cassandra.table_schema import TableSchema
 from penstock.sink.spool.writer import RowCheck
@@ -60,8 +62,9 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
                 partition_by=tuple(partition_by),
                 deletes=filling.get("deletes", False),
             )
-        self._database = Database(url, application=f"penstock:{self._name}")
-        self._wait_s = wait_s
+        self._database = database_of(url, self._name)
+        self._url, self._wait_s = url, wait_s
+        self._run_tasks: RunTasks | None = None
 
     @property
     def kind(self) -> SinkKind:
@@ -113,6 +116,11 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
 
     # --- publishing
 
+    tasks_per_batch = TASKS
+
+    def publish_by(self, run_tasks: RunTasks | None) -> None:
+        self._run_tasks = run_tasks
+
     def _shows(self, publication: Publication) -> bool:
         """Return whether the marker shows the publication; waits for a cluster that is down."""
         with self._lock:
@@ -154,14 +162,35 @@ class CassandraSink(CatalogSink[Connection, TableSchema]):
         table_schema = patience(lambda connection: self._require_still_fit(connection, schema, target))
         repeated = repeated_in(lambda: self._rows(publication), target)
         require_unique(repeated, target, publication.batch.batch_id)
-        writer = Writer(patience, target, schema, dated=tables.dated_columns(table_schema, schema, target))
+        dated = tables.dated_columns(table_schema, schema, target)
+        writer: BatchWriter = Writer(
+            patience, target, lambda: without(self._rows(publication), repeated.numbers), schema=schema, dated=dated
+        )
+        if self._run_tasks is not None and not publication.is_inline:
+            writer = WriterInTasks(
+                self._run_tasks,
+                [
+                    Part(
+                        share=share,
+                        superseded=superseded,
+                        target=target,
+                        schema=schema,
+                        dated=dated,
+                        url=self._url,
+                        wait_s=self._wait_s,
+                        spool=self._spool.root,
+                        claimed=self._spool.claimed,
+                    )
+                    for share, superseded in parts_of(publication, repeated.numbers)
+                ],
+            )
 
         def displaced() -> Replaced:
-            return Replaced() if target.write == "append" else writer.displaced(without(self._rows(publication), repeated))
+            return Replaced() if target.write == "append" else writer.displaced()
 
         hidden_us = patience(lambda connection: tables.dropped_us(connection, target, schema.names))
         stamp = markers.stamped(publication, hidden_us=hidden_us, displaced=displaced)
-        deleting = writer.write(without(self._rows(publication), repeated), at_us=stamp.at_us)
+        deleting = writer.write(at_us=stamp.at_us)
         return Loaded(rows=repeated.rows, displaced=stamp.displaced + repeated.totals + deleting)
 
     def _require_still_fit(self, connection: Connection, schema: "pa.Schema", target: Target) -> TableSchema:

@@ -2,14 +2,14 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, TypeAlias, cast
+from typing import Literal, TypeAlias, cast
+
+import numpy as np
+import pyarrow as pa
 
 from penstock.core.model import Json, RowDigest
 from penstock.core.row_hash import row_hashes
 from penstock.sink.own.json_lines import to_json_lines
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 Body: TypeAlias = Literal["json_lines", "json_array", "record"]
 
@@ -54,30 +54,42 @@ class Layout:
             "key": list(self.key),
         }
 
-    def divided(self, batches: "Iterable[pa.RecordBatch]", row_digest: RowDigest) -> Iterator[Request]:
-        """Yield the requests of a batch, each lane's in their order. Only what is not yet sent is in memory."""
+    def divided(
+        self, batches: "Iterable[pa.RecordBatch]", row_digest: RowDigest, *, only: int | None = None
+    ) -> Iterator[Request]:
+        """Yield the requests of a batch, each lane's in their order; of lane `only`, if given.
+
+        Only what is not yet sent is in memory.
+        """
         lanes = [_Lane(number, self) for number in range(self.lanes if self.key else 1)]
         turn = 0
         for batch in batches:
-            for line, number in zip(to_json_lines(batch), self._lanes_of(batch, row_digest), strict=True):
+            rows, numbers = self._rows_of(batch, row_digest, only)
+            for line, number in zip(to_json_lines(rows), numbers, strict=True):
                 for request in lanes[number].add(line.encode()):
-                    yield self._in_turn(request, turn)
+                    yield from self._in_turn(request, turn, only)
                     turn += 1
         for lane in lanes:
             for request in lane.rest():
-                yield self._in_turn(request, turn)
+                yield from self._in_turn(request, turn, only)
 
-    def _lanes_of(self, batch: "pa.RecordBatch", row_digest: RowDigest) -> Sequence[int]:
+    def _rows_of(
+        self, batch: "pa.RecordBatch", row_digest: RowDigest, only: int | None
+    ) -> tuple["pa.RecordBatch", Sequence[int]]:
+        """Return the rows that may be in requests of lane `only`, and the number of the `_Lane` that each is in."""
         if not self.key or self.lanes == 1:
-            return [0] * batch.num_rows
-        hashes: list[int] = row_hashes(batch.select(list(self.key)), row_digest).to_pylist()
-        return [value % self.lanes for value in hashes]
+            return batch, [0] * batch.num_rows
+        numbers = np.asarray(row_hashes(batch.select(list(self.key)), row_digest)) % self.lanes
+        if only is None:
+            return batch, numbers.tolist()
+        rows = batch.filter(pa.array(numbers == only))
+        return rows, [only] * rows.num_rows
 
-    def _in_turn(self, request: Request, turn: int) -> Request:
-        """Return `request` in the lane whose turn it is, where no key says which; its name stays."""
-        if self.key:
-            return request
-        return Request(lane=turn % self.lanes, name=request.name, rows=request.rows, body=request.body)
+    def _in_turn(self, request: Request, turn: int, only: int | None) -> Iterator[Request]:
+        """Yield `request`, unless another lane than `only` has it: without a key the one whose turn it is. Its name stays."""
+        lane = request.lane if self.key else turn % self.lanes
+        if only is None or lane == only:
+            yield Request(lane=lane, name=request.name, rows=request.rows, body=request.body)
 
 
 def layout_of(ref: Mapping[str, Json]) -> Layout:

@@ -1,44 +1,39 @@
 """`HttpSink`, which posts the rows of a batch and notes in its spool when all of it was answered."""
 
-import json
 import re
 from collections import Counter, deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import AbstractContextManager, ExitStack, closing
 from dataclasses import dataclass, field, replace
-from hashlib import sha256
 from threading import BoundedSemaphore, Event, RLock
 from typing import ClassVar
-from urllib.parse import quote
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import (
-    NEWEST_ROW_DIGEST,
     Finding,
     PipelineName,
     Position,
     Publication,
     Published,
-    RowDigest,
     SinkKind,
     SinkName,
     SinkReport,
 )
-from penstock.errors import ContentConflict, LedgerMismatch, OutcomeUnknown, PenstockError, Retryable, Usage
+from penstock.core.publish_task import RunTasks
+from penstock.errors import ContentConflict, LedgerMismatch, PenstockError, Retryable, StagedDataLost, Usage
 from penstock.protocols import SinkDecisions
 from penstock.sink.concurrent import results_of
 from penstock.sink.copied_ledger import require_no_copy
+from penstock.sink.http.batch_requests import LaneTask, identity_of, post
 from penstock.sink.http.client import Client, Endpoint
-from penstock.sink.http.layout import CONTENT_TYPES, Layout, Request, layout_of
+from penstock.sink.http.layout import Layout, Request, layout_of
 from penstock.sink.own.json_lines import require_json
 from penstock.sink.spool import INLINE_LIMIT_BYTES, Spool, SpooledSink, SpoolRoot, SpoolStager
 from penstock.sink.spool.place import ID_SUFFIX, Place, Spooled
-from penstock.sink.table.marker import identity
 from penstock.spark.schema import arrow_schema
 from penstock.support.filesystem_errors import translate_os_errors
 
-REQUEST = FaultPoint("http.request", "A request with rows of a decided batch is sent.")
 MARK = FaultPoint("http.mark", "The spool notes that a batch was answered.")
 
 _MARK = re.compile(r"posted-(\d{12})-([0-9a-f]{16})" + re.escape(ID_SUFFIX))
@@ -70,16 +65,13 @@ class HttpSink(SpooledSink):
         super().__init__(name=name, spool=Spool(root=spool, sink=name, inline_limit_bytes=inline_limit_bytes))
         self._endpoint, self._layout, self._remembers_keys = endpoint, layout, remembers_keys
         self._client = Client(endpoint)
-        self._row_digest: RowDigest = NEWEST_ROW_DIGEST
         self._lock = RLock()
         self._answered = _Answered(position=Position(0))
+        self._run_tasks: RunTasks | None = None
 
     @property
     def exactly_once(self) -> bool:
         return self._remembers_keys
-
-    def use_row_digest(self, row_digest: RowDigest) -> None:
-        self._row_digest = row_digest
 
     def describe(self) -> Mapping[str, str]:
         layout = self._layout
@@ -118,16 +110,29 @@ class HttpSink(SpooledSink):
     def stager(self) -> SpoolStager:
         return replace(self._spool.stager(require_json), note=self._layout.noted())
 
+    @property
+    def tasks_per_batch(self) -> int:
+        """One for each lane. None if keys are not remembered: a task that goes on after it was given up would post rows again."""
+        return self._layout.lanes if self._remembers_keys else 0
+
+    def publish_by(self, run_tasks: RunTasks | None) -> None:
+        self._run_tasks = run_tasks if self.tasks_per_batch else None
+
     def publish(self, publication: Publication) -> Published:
         """Post what was not answered yet, then note that all of it was. Raises what `Client.post` raises, and StagedDataLost."""
         if not publication.staged:
             return Published(totals=publication.totals, already=True)
         with self._lock:
-            marks = _Marks(self._spool.root.place_of(publication.pipeline, self._name))
+            marks = self._marks(publication)
             already = marks.shows(publication)  # I2
             if not already:
-                self._post_all(publication)
-                marks.add(publication)
+                try:
+                    self._post_all(publication)
+                    marks.add(publication)
+                except StagedDataLost:  # unless another driver has published the batch, and removed its pieces
+                    if not self._marks(publication).shows(publication):
+                        raise
+                    already = True
         self._spool.discard(publication.staged, pipeline=publication.pipeline)
         return Published(totals=publication.totals, already=already)
 
@@ -137,60 +142,43 @@ class HttpSink(SpooledSink):
 
     # --- steps
 
+    def _marks(self, publication: Publication) -> "_Marks":
+        return _Marks(self._spool.root.place_of(publication.pipeline, self._name))
+
     def _post_all(self, publication: Publication) -> None:
         """Post every request of the batch. Raises ContentConflict if these are not all rows that were decided."""
         layout = layout_of(publication.staged[0].ref)  # I8
-        if self._answered.position != publication.position:
-            self._answered = _Answered(position=publication.position)
-        answered = self._answered
-        begun = Counter[int]()
-
-        def post(request: Request) -> None:
-            begun[request.lane] += 1
-            if begun[request.lane] > answered.requests[request.lane]:
-                self._post(request, publication, layout)
-                answered.requests[request.lane] += 1
-
-        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
-            sent = _send(layout.divided(rows, self._row_digest), post, lanes=layout.lanes)
+        if self._run_tasks is not None and not publication.is_inline:
+            sent = sum(rows for (rows,) in self._run_tasks(self._tasks(publication, layout)))
+        else:
+            sent = self._sent(publication, layout)
         if sent != publication.totals.rows:  # I1
             raise ContentConflict(
                 f"Batch {publication.batch.batch_id} has {publication.totals.rows} rows, the spool {sent}.",
                 remedy="Restore the spool and start again.",
             )
 
-    def _post(self, request: Request, publication: Publication, layout: Layout) -> None:
-        key = _key_of(publication, request)
-        headers = {
-            "Content-Type": CONTENT_TYPES[layout.body],
-            "Penstock-Pipeline": quote(publication.pipeline),
-            "Penstock-Sink": quote(publication.sink),
-            "Penstock-Batch": str(publication.batch.batch_id),
-            "Penstock-Position": str(publication.position),
-            "Penstock-Part": request.name,
-        }
-        with REQUEST.around(error=_not_sent, lost=_answer_lost):
-            self._client.post(request.body, key=key, headers=headers)  # I2
+    def _sent(self, publication: Publication, layout: Layout) -> int:
+        if self._answered.position != publication.position:
+            self._answered = _Answered(position=publication.position)
+        answered = self._answered
+        begun = Counter[int]()
 
+        def posted(request: Request) -> None:
+            begun[request.lane] += 1
+            if begun[request.lane] > answered.requests[request.lane]:
+                post(self._client, request, publication, layout)
+                answered.requests[request.lane] += 1
 
-def _key_of(publication: Publication, request: Request) -> str:
-    """Return the key of a request: every repetition has it, and no request with other rows, of whatever ledger."""
-    pipeline, sink = quote(publication.pipeline, safe=""), quote(publication.sink, safe="")
-    return f"{pipeline}/{sink}/{publication.position}/{_identity(publication)}/{request.name}"
+        with closing(self._spool.read(publication.staged, pipeline=publication.pipeline)) as rows:
+            return _send(layout.divided(rows, publication.row_digest), posted, lanes=layout.lanes)
 
-
-def _identity(publication: Publication) -> str:
-    """Return a text that no other batch has: a hash of the ledger and of what the batch is."""
-    known = [publication.ledger_id, *identity(publication).values()]
-    return sha256(json.dumps(known).encode()).hexdigest()[:16]
-
-
-def _not_sent(point: str) -> Retryable:
-    return Retryable(f"{point} failed.", remedy="Start again.")
-
-
-def _answer_lost(point: str) -> OutcomeUnknown:
-    return OutcomeUnknown(f"{point} lost its answer.", remedy="Start again.")
+    def _tasks(self, publication: Publication, layout: Layout) -> Sequence[LaneTask]:
+        root, claimed = self._spool.root, self._spool.claimed
+        return [
+            LaneTask(number=at, share=publication, layout=layout, endpoint=self._endpoint, spool=root, claimed=claimed)
+            for at in range(layout.lanes)
+        ]
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,7 +237,7 @@ class _Marks:
             require_no_copy(publication, newest, place=f"The endpoint of sink {publication.sink!r}")
             return False
         found = self._batches.get(publication.position)
-        if found != _identity(publication):
+        if found != identity_of(publication):
             raise LedgerMismatch(
                 f"The ledger publishes batch {publication.batch.batch_id} at position {publication.position}, but sink "
                 f"{publication.sink!r} stands at position {newest} and posted "
@@ -260,7 +248,7 @@ class _Marks:
 
     def add(self, publication: Publication) -> None:
         """Note the batch durably, then remove marks that are too old."""
-        name = f"posted-{publication.position:012d}-{_identity(publication)}{ID_SUFFIX}"
+        name = f"posted-{publication.position:012d}-{identity_of(publication)}{ID_SUFFIX}"
         with self._translate_errors():
             with MARK.around(error=OSError, lost=OSError):
                 self._place.identify(name)

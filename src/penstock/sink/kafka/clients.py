@@ -17,13 +17,15 @@ if TYPE_CHECKING:
 
 
 _FULL_S: Final = 0.1
+_SENT_S: Final = 1.0
 
 
 class OneByOneProducer(Producer):  # type: ignore[misc]  # it has no types
     """The client's own producer, with the calls of `ColumnarProducer`."""
 
     def let_go(self) -> None:
-        """Do nothing: the client ends with its last reference, and closing it would abort a transaction."""
+        """Wait as `ColumnarProducer` does. The client ends with its last reference, and closing it would abort a transaction."""
+        self.flush(_SENT_S)
 
     def send(self, rows: "pa.RecordBatch", *, topic: str) -> None:
         for record in records_of(rows, topic=topic):

@@ -27,6 +27,7 @@ _EMPTY: Final = np.zeros(1, "u1")
 """Address of values of zero bytes: without an address librdkafka would take them for NULL."""
 
 _FIRST_ANSWER_MS: Final = 1_000
+_SENT_MS: Final = 1_000
 
 _log = logging.getLogger("penstock.kafka")
 
@@ -41,7 +42,8 @@ class ColumnarProducer:
         self._logs = library.queue_new(self._client)
         library.set_log_queue(self._client, self._logs)  # calls that wait empty the main queue, too
         self._topics: dict[str, int] = {}
-        self._ending = weakref.finalize(self, _end, library, self._client, (self._errors, self._logs), self._topics)
+        queues = self._errors, self._logs
+        self._ending = weakref.finalize(self, _end, library, self._client, queues, self._topics, sent_ms=_SENT_MS)
         self._ending.atexit = False  # at exit another thread may still be in a call
 
     def init_transactions(self, timeout_s: float) -> None:
@@ -62,7 +64,7 @@ class ColumnarProducer:
     def let_go(self) -> None:
         """End the client now, since the traceback of an error that it raised may hold a reference for long.
 
-        What was not committed is left to the broker.
+        What was not committed is left to the broker. Waits until it has what was sent, a second at most.
         """
         self._ending()
 
@@ -144,7 +146,9 @@ class ColumnarProducer:
             _log.log(_LEVELS[level], "%s", sentence)
 
 
-def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mapping[str, int]) -> None:
+def _end(library: Librdkafka, client: int, queues: Sequence[int], topics: Mapping[str, int], *, sent_ms: int) -> None:
+    """End `client`. Uses nothing but its arguments: Python may call it when this module's names are gone."""
+    library.flush(client, sent_ms)  # destroyed while it adds a partition to the transaction, librdkafka aborts the process
     for topic in topics.values():
         library.topic_destroy(topic)
     for queue in queues:

@@ -5,12 +5,11 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from penstock.core.model import Publication
-from penstock.errors import PublishFailed
 from penstock.sink.kafka.clients import Clients
 from penstock.sink.kafka.errors import translate_errors
 from penstock.sink.kafka.lane import Lane
 from penstock.sink.kafka.target import KafkaSettings
-from penstock.sink.spool import Spool, SpoolRoot
+from penstock.sink.spool import SpoolRoot, spool_in_task
 from penstock.sink.spool.place import Claimed
 
 
@@ -31,11 +30,13 @@ class LaneTask:
     claimed: Claimed
     max_record_bytes: int
 
-    def publish(self) -> bool:
-        """Publish the share in a transaction of its own producer, unless the marker shows it. Raises as `KafkaSink.publish`."""
-        if any(piece.inline is None for piece in self.share.staged):
-            self.claimed.require_shared(PublishFailed)
-        spool, clients = Spool(root=self.spool, sink=self.share.sink), Clients(self.bootstrap, self.options)
+    def run(self) -> tuple[bool]:
+        """Publish the share in a transaction of its own producer, unless the marker shows it, and return whether it did.
+
+        Raises as `KafkaSink.publish`.
+        """
+        spool = spool_in_task(self.share, root=self.spool, claimed=self.claimed)
+        clients = Clients(self.bootstrap, self.options)
         lane = Lane(clients, self.number, wanted=self.wanted, max_record_bytes=self.max_record_bytes)
         with closing(lane), translate_errors(clients):
-            return lane.publish(self.share, spool.rows_of).already
+            return (lane.publish(self.share, spool.rows_of).already,)

@@ -49,6 +49,7 @@ _FUNCTIONS: Final[dict[str, tuple[Any, tuple[Any, ...]]]] = {
     "conf_set_events": (None, (c_void_p, c_int)),
     "new": (c_void_p, (c_int, c_void_p, c_char_p, c_size_t)),
     "destroy": (None, (c_void_p,)),
+    "flush": (c_int, (c_void_p, c_int)),
     "topic_new": (c_void_p, (c_void_p, c_char_p, c_void_p)),
     "topic_destroy": (None, (c_void_p,)),
     "produce_batch": (c_int, (c_void_p, c_int32, c_int, c_void_p, c_int)),

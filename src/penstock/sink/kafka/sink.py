@@ -292,7 +292,7 @@ class KafkaSink(SpooledSink):
         own = publication.staged[0].ref.get(SCHEMA)
         publication = publication if own is None else replace(publication, schema=str(own))
         shares = [replace(publication, staged=publication.staged[at::lanes]) for at in range(lanes)]
-        if self._run_tasks is not None and any(piece.inline is None for piece in publication.staged):
+        if self._run_tasks is not None and not publication.is_inline:
             already = self._publish_in_tasks(dict(enumerate(shares)), self._run_tasks)
             return Published(totals=publication.totals, already=already)
         if lanes > 1 and not self._wanted.keyed:
@@ -324,7 +324,7 @@ class KafkaSink(SpooledSink):
         for at, share in filled.items():
             require_shown(marks.get(at), share)  # I1
             self._shown[at] = marks[at].marker.position
-        return all(answers)
+        return all(already for (already,) in answers)
 
     def _task(self, number: int, share: Publication) -> LaneTask:
         return LaneTask(

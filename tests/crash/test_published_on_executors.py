@@ -1,9 +1,12 @@
-"""Lanes that executors publish, and SIGKILL of driver, executors and Python workers, in their tasks above all; a reader watches.
+"""What executors publish, and SIGKILL of driver, executors and Python workers, in their tasks above all; a reader watches.
+
+Into Kafka, Cassandra and an HTTP endpoint, in one pipeline.
 
 CI kills once; `make soak` kills PENSTOCK_SOAK_KILLS times on a standalone cluster. The seed is printed; PENSTOCK_SEED
 replays it.
 """
 
+import json
 import os
 import random
 import signal
@@ -16,13 +19,15 @@ from pathlib import Path
 
 import pytest
 
+from tests.conformance.http_rig import endpoint
 from tests.crash import shared_java
 from tests.crash.awaited import ended
 from tests.crash.kafka_watch import Watch
-from tests.crash.kafka_world import add_topic_sink, assert_shipped
+from tests.crash.kafka_world import COLUMNS, add_topic_sink, assert_shipped
 from tests.crash.killing import executors, let_pass, parents_of, python_daemons
+from tests.crash.shop import assert_sold, new_shop, written
 from tests.crash.test_cluster_executor import on_cluster
-from tests.crash.world import STAGED_BY_TASKS, World, make_world
+from tests.crash.world import STAGED_BY_TASKS, Row, World, assert_same, make_world
 from tests.seed import SEED
 from tests.servers.fixtures import server
 from tests.spark.cluster import Cluster
@@ -32,6 +37,7 @@ IN_TASKS = (
     "publish.task",
     "publish.report",
     *(f"kafka.{step}" for step in ("init", "read", "rows", "mark", "commit")),
+    *("cassandra.read", "cassandra.write", "http.request"),
     "spool.read",
 )
 LANES, FILES, ROWS = 4, 4, 4_000
@@ -47,11 +53,13 @@ pytestmark = [
 ]
 
 
-def world_of(directory: Path, *, files: int) -> tuple[World, str]:
+def world_of(directory: Path, *, files: int, shop: str, url: str) -> tuple[World, str]:
     """Each file is two tasks, whose pieces are too large for the decision; two files are a batch."""
     world = make_world(directory, files=files, rows_per_file=ROWS, seed=SEED, wide=True)
     topic = add_topic_sink(world)
+    hook = f"{{type: http, url: '{url}', receiver: idempotent, rows_per_request: 200, concurrency: {LANES}}}"
     world.rewrite(
+        ("sinks:\n", f"sinks:\n  cassandra: {written('cassandra', shop, directory)}\n  hook: {hook}\n"),
         ("{type: kafka", f"{{type: kafka, lanes: {LANES}"),
         ("trigger:", "publish_on: executors\ntrigger:"),
         ("spark.log.level", "spark.sql.files.maxPartitionBytes: 400k, spark.sql.files.openCostInBytes: 0, spark.log.level"),
@@ -61,21 +69,31 @@ def world_of(directory: Path, *, files: int) -> tuple[World, str]:
 
 def test_kills_on_a_cluster_that_speculates_lose_nothing_and_double_nothing(tmp_path: Path) -> None:
     generator, killed, ends = random.Random(SEED), Counter[str](), Counter[int]()
-    world, topic = world_of(tmp_path / "world", files=FILES)
-    with Cluster(tmp_path) as cluster, Watch(server("kafka").bootstrap, topic) as watch:
-        on_cluster(world, cluster.url)
-        world.rewrite(("spark.executor.memory: 700m", f"spark.executor.memory: 700m\n    {_SPECULATES}"))
-        while killed.total() < KILLS:
-            code, victims = _run_and_kill(world, generator, wanted=KILLS - killed.total())
-            killed.update(victims)
-            ends[code] += 1
-            world.feed(generator, files=2, rows_per_file=ROWS)
-        world.run_to_the_end()
+    shop = new_shop("cassandra", tmp_path)
+    with endpoint() as (url, received), Cluster(tmp_path) as cluster:
+        world, topic = world_of(tmp_path / "world", files=FILES, shop=shop, url=url)
+        with Watch(server("kafka").bootstrap, topic) as watch:
+            on_cluster(world, cluster.url)
+            world.rewrite(("spark.executor.memory: 700m", f"spark.executor.memory: 700m\n    {_SPECULATES}"))
+            while killed.total() < KILLS:
+                code, victims = _run_and_kill(world, generator, wanted=KILLS - killed.total())
+                killed.update(victims)
+                ends[code] += 1
+                world.feed(generator, files=2, rows_per_file=ROWS)
+            world.run_to_the_end()
     print(f"PENSTOCK_SEED={SEED}: killed {dict(killed)}, the runs ended with {dict(ends)}")
     assert watch.violations == []
-    assert_shipped(world, topic)
     world.assert_exact()
+    assert_shipped(world, topic)
+    everything = sum(world.expected.values(), Counter[Row]())
+    assert_sold("cassandra", shop, everything)
+    assert_same("hook", found=Counter(map(_row, received.lines())), expected=everything)
     world.assert_verified()
+
+
+def _row(line: str) -> Row:
+    row = json.loads(line)
+    return tuple(row[column] for column in COLUMNS)
 
 
 _SPECULATES = "\n    ".join(
