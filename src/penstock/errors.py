@@ -118,6 +118,14 @@ class BatchForgotten(Refused):
 class LedgerMismatch(Refused):
     """The ledger belongs to another pipeline or is damaged, or a spool or a sink's marker belongs to another ledger."""
 
+    @classmethod
+    def of_another(cls, found: str, *, own: str, location: str) -> "LedgerMismatch":
+        """Return the error for a ledger of the pipeline `found`, opened by the pipeline `own`."""
+        return cls(
+            f"The ledger at {location} belongs to pipeline {found!r}, not to {own!r}.",
+            remedy=f"If the name was changed, write `pipeline: {found}` again; else give {own!r} a home or a ledger of its own.",
+        )
+
 
 class StoreIgnoresConditions(Refused):
     """The store let two writers create the same object, so nothing on it can fence anything."""

@@ -17,7 +17,7 @@ from penstock.commit.verification import LedgerDecisions
 from penstock.core.codec.entry import decode_entry, encode_entry
 from penstock.core.model import NEWEST_ROW_DIGEST, Attempt, RowDigest, new_nonce
 from penstock.core.row_hash import row_hashes
-from penstock.errors import Failed, PenstockError
+from penstock.errors import Failed, PenstockError, Refused, Usage
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.protocols import SCHEMA_KEY
@@ -28,6 +28,12 @@ _STATEMENT = re.compile(r"``(.+?)``(?!`)|`([^`]+)`")
 _NULL_COLUMN = re.compile(r"CAST\(NULL AS (\w+)\) AS `?([^`]+)`?")
 _SIGNED_BY = re.compile(r"-[0-9a-f]{32}(?=\.id$)")
 _MOST_STEPS = 6
+_FOUND_BY_WRITING = (
+    "does not give back what is written into it",
+    "could not be read as those that are to come",
+    "is too narrow, and `ALTER TABLE",
+)
+"""What a sink finds out by a trial, or by an ALTER TABLE that fails, which `check` does not make."""
 _SPARK = {"int64": "long", "int32": "integer", "string": "string"}
 
 
@@ -135,13 +141,36 @@ class ChangingTable:
         used = _Unpublished(sink)
         coordinator = Coordinator(pipeline=PIPELINE, ledger=ledger, sinks=[used], now_ms=self.clock.__next__, retrying=NO_PAUSE)
         try:
-            sink.prepare(pipeline=PIPELINE, schema=schema)
+            self._prepare(sink, schema)
             coordinator.open(OPENED)
             used.is_dying = killed
         except BaseException:
             sink.close()
             raise
         return sink, coordinator
+
+    def _prepare(self, sink, schema):
+        """Prepare as a start does. `penstock check`, asked just before, must have refused the same, and nothing else."""
+        checked = None if schema is None else self._checked(schema)
+        try:
+            sink.prepare(pipeline=PIPELINE, schema=schema)
+        except (Refused, Usage) as refused:
+            if schema is None or checked is not None or any(tried in refused.message for tried in _FOUND_BY_WRITING):
+                raise
+            raise AssertionError("check said nothing of that") from refused
+        assert checked is None, f"check refuses what starts: {checked}"
+
+    def _checked(self, schema):
+        """What `penstock check` refuses in rows of `schema`, None if nothing."""
+        sink = self.bench.rig.make(**self.settings)
+        sink.use_row_digest(self.row_digest)
+        try:
+            sink.require_schema_accepted(pipeline=PIPELINE, schema=schema)
+        except (Refused, Usage) as refused:
+            return refused
+        finally:
+            sink.close()
+        return None
 
     def _staged(self, sink, generation, number, rows):
         attempt = Attempt(generation=generation, batch_id=number, partition=0, task_attempt=0, nonce=new_nonce())
@@ -193,7 +222,7 @@ class ChangingTable:
             self._recover_by_the_book(refusal)
         elif null := _NULL_COLUMN.fullmatch(step):
             self.columns[null[2]] = null[1].lower()
-        elif step == "schema_changes: widen" or step.startswith("exclude: ["):
+        elif step in {"schema_changes: add", "schema_changes: widen"} or step.startswith("exclude: ["):
             pass  # the other of two ways
         elif step.startswith("ALTER TABLE"):
             self.bench.rig.sql(step)

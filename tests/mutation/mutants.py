@@ -36,6 +36,7 @@ from tests.mutation.mutants_of_newer_rows import MUTANTS_OF_NEWER_ROWS
 from tests.mutation.mutants_of_postgres import MUTANTS_OF_POSTGRES
 from tests.mutation.mutants_of_preflight import MUTANTS_OF_PREFLIGHT
 from tests.mutation.mutants_of_quoted_secrets import MUTANTS_OF_QUOTED_SECRETS
+from tests.mutation.mutants_of_receivers import MUTANTS_OF_RECEIVERS
 from tests.mutation.mutants_of_registry import MUTANTS_OF_REGISTRY
 from tests.mutation.mutants_of_removal import MUTANTS_OF_REMOVAL
 from tests.mutation.mutants_of_replay import MUTANTS_OF_REPLAY
@@ -75,7 +76,7 @@ _KINDS = (
         MUTANTS_OF_SINKS,
         MUTANTS_OF_WIDER_TYPES,
     ),
-    *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_JOURNAL_READERS, MUTANTS_OF_CHAINS),
+    *(MUTANTS_OF_THE_JOURNAL, MUTANTS_OF_RECEIVERS, MUTANTS_OF_JOURNAL_READERS, MUTANTS_OF_CHAINS),
     *(MUTANTS_OF_STORES, MUTANTS_OF_CASSANDRA, MUTANTS_OF_HTTP, MUTANTS_OF_KIT, MUTANTS_OF_WAREHOUSES),
     *(MUTANTS_OF_KAFKA, MUTANTS_OF_KAFKA_ENDS, MUTANTS_OF_KAFKA_SOURCE, MUTANTS_OF_KINESIS),
     *(

@@ -10,6 +10,14 @@ OF_BESIDE = "tests/unit/test_commit_backfill_beside.py"
 
 MUTANTS_OF_BACKFILL = (
     Mutant(
+        bug=16,
+        name="a-backfill-that-has-begun-is-told-to-leave-batches-out",
+        file=BACKFILL,
+        find="    if begun and from_batch is not None:\n",
+        replace="    if False:\n",
+        tests=(f"{OF_BACKFILL}::test_batches_come_in_their_order",),
+    ),
+    Mutant(
         bug=7,
         name="a-sink-joins-behind-a-batch-that-was-decided-meanwhile",
         file=BESIDE,

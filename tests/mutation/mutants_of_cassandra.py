@@ -7,6 +7,8 @@ MARKS = "src/penstock/sink/cassandra/marker_store.py"
 REPEATED = "src/penstock/sink/cassandra/duplicate_keys.py"
 TABLE = "src/penstock/sink/cassandra/table_schema.py"
 WRITING = "src/penstock/sink/cassandra/load.py"
+IN_TASKS = "src/penstock/sink/cassandra/in_tasks.py"
+OF_TASKS = "tests/live/test_cassandra_in_tasks.py"
 
 OF_DELETES = "tests/live/test_cassandra_deletes.py"
 OF_REFUSALS = "tests/live/test_cassandra_refusals.py"
@@ -108,5 +110,29 @@ MUTANTS_OF_CASSANDRA = (
         find="            raise NotPublishedYet(\n",
         replace="            raise PublishFailed(\n",
         tests=(f"{OF_SINK}::test_a_node_that_stays_away_fails_the_batch_and_the_next_start_goes_on",),
+    ),
+    Mutant(
+        bug=4,
+        name="a-task-takes-the-numbers-of-superseded-rows-for-those-of-its-own-pieces",
+        file=IN_TASKS,
+        find="superseded[(superseded >= begin) & (superseded < end)] - begin",
+        replace="superseded[(superseded >= begin) & (superseded < end)]",
+        tests=(f"{OF_TASKS}::test_tasks_read_what_a_batch_replaces_and_then_write_it",),
+    ),
+    Mutant(
+        bug=4,
+        name="pieces-that-are-more-than-tasks-are-left-out",
+        file=IN_TASKS,
+        find="(at + 1) * len(pieces) // parts]",
+        replace="at * len(pieces) // parts + 1]",
+        tests=(f"{OF_TASKS}::test_more_pieces_than_tasks_are_shared_out",),
+    ),
+    Mutant(
+        bug=4,
+        name="tasks-write-at-a-time-stamp-of-their-own",
+        file=IN_TASKS,
+        find="writer.write(at_us=self.at_us)  # I2",
+        replace="writer.write(at_us=self.at_us + id(self) % 9)",
+        tests=(f"{OF_TASKS}::test_tasks_read_what_a_batch_replaces_and_then_write_it",),
     ),
 )

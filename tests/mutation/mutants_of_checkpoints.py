@@ -30,7 +30,7 @@ MUTANTS_OF_CHECKPOINTS = (
         bug=24,
         name="a-copy-of-a-checkpoint-is-not-verified",
         file=COPYING,
-        find="    _require_verified(source, target)\n",
+        find="    _require_verified(source, target, but={place for place, table in tables.items() if table.verified})\n",
         replace="",
         tests=(f"{OF_COPIES}::test_what_cannot_be_gone_on_from_is_not_copied",),
     ),
@@ -73,6 +73,14 @@ MUTANTS_OF_CHECKPOINTS = (
         find="            if earlier != batch_id:",
         replace="            if earlier > batch_id:",
         tests=(f"{OF_CLI}::test_an_older_entry_is_no_newer_one",),
+    ),
+    Mutant(
+        bug=24,
+        name="a-named-source-that-was-taken-out-is-damage",
+        file=ORDER,
+        find="        elif not entry.named and before.offsets",
+        replace="        elif before.offsets",
+        tests=(f"{OF_CLI}::test_a_source_may_be_taken_out_if_it_has_a_name[named-codes0]",),
     ),
     Mutant(
         bug=24,

@@ -3,6 +3,7 @@
 from tests.mutation.mutant import Mutant
 
 LOG = "src/penstock/sink/delta/log.py"
+DELTA_MARKER = "src/penstock/sink/delta/marker.py"
 PUBLICATION = "src/penstock/sink/lake/publication.py"
 STAGED_FILES = "src/penstock/sink/lake/staged_files.py"
 SINK = "src/penstock/sink/lake/sink.py"
@@ -119,7 +120,7 @@ MUTANTS_OF_DELTA = (
     Mutant(
         bug=31,
         name="delta-keeps-no-identity-in-the-log",
-        file=LOG,
+        file=DELTA_MARKER,
         find="    if publication.ledger_id is not None:\n        digits",
         replace="    if False:\n        digits",
         tests=(f"{MARKER}::test_a_marker_outlives_its_log[plain]",),
@@ -224,8 +225,8 @@ MUTANTS_OF_DELTA = (
         bug=19,
         name="a-commit-of-delta-counts-before-it-is-durable",
         file="src/penstock/sink/delta/place.py",
-        find='                    _sync_file(f"{log}/{version:020d}.json")\n',
-        replace="                    pass\n",
+        find='                        sync_file(f"{log}/{version:020d}.json")\n',
+        replace="                        pass\n",
         tests=(f"{MARKER}::test_a_commit_is_durable_before_it_counts[plain]",),
     ),
     Mutant(
@@ -264,8 +265,8 @@ MUTANTS_OF_DELTA = (
         bug=19,
         name="delta-makes-another-commit-durable-than-its-own",
         file=LOG,
-        find="            self.table.update_incremental()\n            return self.version\n",
-        replace="            return self.version + 1\n",
+        find="            if self._has_committed(properties):\n",
+        replace="            if True:\n",
         tests=(f"{MARKER}::test_a_commit_behind_somebody_elses_is_durable_too[plain]",),
     ),
     Mutant(

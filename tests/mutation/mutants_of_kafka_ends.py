@@ -395,4 +395,12 @@ MUTANTS_OF_KAFKA_ENDS = (
         replace="    elif",
         tests=(f"{OF_LEDGERS}::test_a_copy_does_not_go_on_behind_a_part_of_a_batch[the same position-2]",),
     ),
+    Mutant(
+        bug=6,
+        name="a-producer-ends-while-it-adds-a-partition-to-its-transaction",
+        file=COLUMNAR,
+        find="    library.flush(client, sent_ms)",
+        replace="    pass",
+        tests=(f"{OF_PRODUCERS}::test_a_producer_does_not_end_before_the_broker_has_what_was_sent[columnar]",),
+    ),
 )

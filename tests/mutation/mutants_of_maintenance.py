@@ -11,12 +11,24 @@ VACUUM = "src/penstock/sink/delta/vacuum.py"
 COMPACTING = "tests/unit/test_lake_maintenance.py"
 FILES = f"{COMPACTING}::TestWhatBecomesOfFiles"
 BESIDE = f"{COMPACTING}::TestBesideOthers"
+TIERS = "tests/unit/test_lake_compaction_tiers.py"
 CLEANING = "tests/unit/test_lake_cleaning.py"
 DURABLE = "tests/unit/test_lake_durability.py"
 EXPIRING = "tests/unit/test_lake_expiry.py"
 SMALL = f"{FILES}::test_small_ones_become_large_ones_and_no_row_changes"
 
 MUTANTS_OF_MAINTENANCE = (
+    Mutant(
+        bug=8,
+        name="every-round-of-maintenance-writes-the-whole-table-again",
+        file=COMPACTION,
+        find="if place and file.size_bytes <= _TIER * smaller_bytes[place])",
+        replace="if place)",
+        tests=(
+            f"{TIERS}::test_a_larger_file_waits_until_the_smaller_ones_are_worth_it[delta]",
+            f"{TIERS}::test_a_row_is_written_again_as_often_as_there_are_tiers",
+        ),
+    ),
     Mutant(
         bug=8,
         name="a-compaction-is-committed-on-a-newer-version-than-was-read",
@@ -182,6 +194,14 @@ MUTANTS_OF_MAINTENANCE = (
         find="for snapshot in (self.log.at(oldest), newest) for",
         replace="for snapshot in (newest,) for",
         tests=(f"{CLEANING}::TestVacuum::test_every_version_within_the_retention_can_be_read",),
+    ),
+    Mutant(
+        bug=27,
+        name="a-vacuum-takes-files-of-a-version-whose-entry-has-left-the-log",
+        file=VACUUM,
+        find="        return None if newest.commit_info(low) is None else low\n",
+        replace="        return min(low + 1, newest.version) if newest.commit_info(low) is None else low\n",
+        tests=(f"{CLEANING}::TestVacuum::test_what_was_newest_before_a_long_pause_stays_as_long_as_other_versions",),
     ),
     Mutant(
         bug=27,

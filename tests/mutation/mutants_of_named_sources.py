@@ -11,6 +11,16 @@ OF_MIGRATION = "tests/unit/test_migration.py"
 MUTANTS_OF_NAMED_SOURCES = (
     Mutant(
         bug=63,
+        name="another-source-is-taken-for-the-one-in-its-place",
+        file=IDENTITY,
+        find=" or not (are_places(mine) or are_places(names)):",
+        replace=":",
+        tests=(
+            "tests/unit/test_commit_identity.py::test_other_sources_are_not_taken_for_the_ones_at_their_places[before4-now4]",
+        ),
+    ),
+    Mutant(
+        bug=63,
         name="a-planned-batch-runs-without-a-source-that-is-gone",
         file=RULES,
         find="    if gone and (committed is None or committed < planned):\n",

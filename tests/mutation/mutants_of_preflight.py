@@ -4,6 +4,7 @@ from tests.mutation.mutant import Mutant
 
 COMPARE = "src/penstock/run/preflight/compare.py"
 UNIT = "tests/unit/test_preflight.py"
+RULINGS = "tests/unit/test_preflight_rulings.py"
 TABLES = "tests/unit/test_preflight_of_tables.py"
 
 MUTANTS_OF_PREFLIGHT = (
@@ -86,6 +87,46 @@ MUTANTS_OF_PREFLIGHT = (
         find="        noting = next((name for name, sink in self.settings.sinks.items() if isinstance(sink, HTTP)), None)\n",
         replace="        noting = None\n",
         tests=(f"{UNIT}::test_a_spool_in_which_a_sink_notes_what_was_answered_has_to_come_along",),
+    ),
+    Mutant(
+        bug=63,
+        name="files-are-read-from-another-directory",
+        file="src/penstock/run/preflight/source_rules.py",
+        find="    if before and now and not _PATTERN.search(now) and not _is_below(before, now):\n",
+        replace="    if False:\n",
+        tests=(f"{UNIT}::test_the_verdict[path]",),
+    ),
+    Mutant(
+        bug=63,
+        name="a-directory-whose-name-begins-alike-is-above-another",
+        file="src/penstock/run/preflight/source_rules.py",
+        find='plain.startswith(f"{whole}/")',
+        replace="plain.startswith(whole)",
+        tests=(f"{RULINGS}::test_another_path_of_files[begins alike]",),
+    ),
+    Mutant(
+        bug=63,
+        name="what-a-sink-refuses-of-its-own-rows-is-called-safe",
+        file="src/penstock/run/preflight/query_rules.py",
+        find=r"|sinks\.{re.escape(name)}\.(?:select|exclude)(?:\..*)?",
+        replace="",
+        tests=(f"{RULINGS}::test_what_a_sink_refuses_is_the_ruling_on_its_own_columns_and_on_all",),
+    ),
+    Mutant(
+        bug=63,
+        name="files-of-a-sink-come-to-lie-in-other-partitions",
+        file="src/penstock/run/preflight/sink_rules.py",
+        find='    if key == "partition_by" and has_rows:\n',
+        replace="    if False:\n",
+        tests=(f"{RULINGS}::test_other_partitions[parquet-True-breaks]", f"{UNIT}::test_the_verdict[directories of the lake]"),
+    ),
+    Mutant(
+        bug=63,
+        name="check-does-not-ask-the-marker-whether-rows-go-on",
+        file="src/penstock/sink/table/sql_sink.py",
+        find="        if markers is not None:\n            content = partial(self._content_there",
+        replace="        if False:\n            content = partial(self._content_there",
+        tests=("tests/attack/test_decided_columns.py::test_a_start_works_or_says_how[sqlite-rows_lose_a_column-published]",),
     ),
     Mutant(
         bug=63,

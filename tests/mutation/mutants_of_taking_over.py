@@ -14,6 +14,30 @@ OF_SINK = f"{TESTS}::TestSparksFileSink"
 
 MUTANTS_OF_TAKING_OVER = (
     Mutant(
+        bug=19,
+        name="the-checkpoint-of-a-query-that-is-handed-over-is-dropped",
+        file="src/penstock/run/given_writer.py",
+        find="    if given is not None and not _is_same(given, checkpoint):\n",
+        replace="    if False:\n",
+        tests=("tests/unit/test_given_writer.py::test_a_checkpoint_of_its_own_is_refused",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-sink-begins-beside-files-of-other-partitions",
+        file=OWNERSHIP,
+        find="filter(_is_partitioned, there) if area.claimed_by() is None else ()",
+        replace="()",
+        tests=("tests/unit/test_parquet_verify.py::test_files_of_a_job_that_are_kept_have_the_sinks_partitions",),
+    ),
+    Mutant(
+        bug=19,
+        name="a-file-that-came-later-keeps-an-account-without-rows-from-starting",
+        file=OWNERSHIP,
+        find="filter(_is_partitioned, there) if area.claimed_by() is None else ()",
+        replace="filter(_is_partitioned, there)",
+        tests=("tests/unit/test_parquet_verify.py::test_a_file_of_others_in_an_account_that_has_no_rows_yet_refuses_no_start",),
+    ),
+    Mutant(
         bug=1,
         name="a-batch-in-the-log-of-sparks-file-sink-that-spark-did-not-commit-is-done-again",
         file=ORIGINS,

@@ -19,6 +19,14 @@ OF_MEMORY = "tests/conformance/test_memory_conformance.py::TestMemory"
 MUTANTS_OF_VERIFY = (
     Mutant(
         bug=33,
+        name="an-account-that-the-file-does-not-name-is-passed-over-in-silence",
+        file=PARQUET,
+        find="for account, totals in decided.items() if account not in tables and totals.rows}",
+        replace="for account, totals in decided.items() if account in tables and not totals.rows}",
+        tests=(f"{OF_ACCOUNTS}::test_an_account_that_the_file_no_longer_names_is_told_and_is_no_difference",),
+    ),
+    Mutant(
+        bug=33,
         name="a-dictionarys-text-has-another-hash-than-the-text",
         file="src/penstock/core/value_hash.py",
         find="        steps.append(_step((lengths & 3) > byte, rest + byte,",

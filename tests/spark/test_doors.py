@@ -81,7 +81,7 @@ CASES = {
         source={"format": "csv", "path": "{root}/in", "schema": "n INT", "options": {"IgnoreMissingFiles": True}},
         sql="SELECT n FROM s",
         refused=GuaranteeTooWeak,
-        says=r"source s \(csv\) gives at_least_once: ignoreMissingFiles",
+        says=r"source s \(csv\) may lose rows: ignoreMissingFiles",
     ),
     "random values below state": Case(
         sql=f"SELECT DISTINCT * FROM (SELECT {MANY}, CAST(rand() * 5 AS INT) AS n FROM s)",
@@ -139,7 +139,7 @@ CASES = {
         },
         sql="SELECT offset AS n FROM s",
         refused=GuaranteeTooWeak,
-        says=r"source s \(kafka.*\) gives at_least_once: failOnDataLoss=false makes Spark silently skip records",
+        says=r"source s \(kafka.*\) may lose rows: failOnDataLoss=false makes Spark skip records",
         not_by=(CLIENT,),  # whose server has no connector of Spark's
     ),
     "real time": Case(
@@ -313,7 +313,7 @@ def test_a_delivery_that_is_handed_to_query_after_query_checks_each(spark: Spark
 
     (tmp_path / "in").mkdir()
     deliver()
-    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles makes Spark silently skip files"):
+    with pytest.raises(StreamingQueryException, match="ignoreMissingFiles makes Spark skip files"):
         deliver(ignoreMissingFiles="true")
     assert target.rows() == target.accounts() == {(1,): 1}
     deliver()

@@ -66,6 +66,7 @@ class Project:
         self.directory, self.file = directory, directory / "sales.yaml"
         self.file.write_text(text)
         (directory / "incoming").mkdir()
+        (directory / "elsewhere").mkdir()
 
     def orders(self, name: str, *lines: str) -> None:
         put(self.directory / "incoming", name, *lines)
@@ -213,6 +214,7 @@ BREAKS = {
         (("amount FROM orders", "sum(amount) AS amount FROM orders GROUP BY id"), ("trigger:", "output_mode: update\ntrigger:")),
         "state", rows=None,
     ),
+    "files outside of the path": Broken(FILE, (("./incoming", "./elsewhere"),), "sources.orders.path", rows=None),
     "offsets of another kind": Broken(
         FILE,
         (('format: csv\n    path: ./incoming\n    schema: "id INT, shop INT, at TIMESTAMP, amount INT"', "format: rate"),
@@ -245,6 +247,34 @@ def test_what_breaks_is_refused_and_would_break(
         return
     assert ended.code == 0, str(ended)
     assert made.rows() == given.rows != given.right
+
+
+def test_another_directory_goes_on_exactly_as_a_pattern(spark: SparkSession, tmp_path: Path) -> None:
+    """As the refusal of a plain path says it."""
+    made = project(tmp_path, FILE)
+    made.change("./incoming", "./elsewhere")
+    refused = made.penstock("run")
+    [pattern] = re.findall(r"`path: (\S+)`", refused.err)
+    made.change("./elsewhere", f'"{pattern}"')
+    assert made.changes(spark) == {"sources.orders.path": "safe_with_action"}
+    put(tmp_path / "elsewhere", "2.csv", *SECOND)
+    made.run()
+    made.run()
+    assert [row[0] for row in made.rows()] == [1, 2, 3, 4]
+
+
+def test_an_account_less_is_safe_and_verify_says_that_nobody_looked(spark: SparkSession, tmp_path: Path) -> None:
+    lake = "lake: {type: parquet, accounts: {north: ./north, south: ./south}, route: {sql: PLACE}}"
+    places = "\"CASE WHEN shop = 7 THEN 'north' ELSE 'south' END\""
+    made = project(tmp_path, FILE.replace("sinks:\n", f"sinks:\n  {lake}\n").replace("PLACE", places))
+    assert made.penstock("recover").code == 0
+    made.change(", south: ./south}, route: {sql: " + places + "}", "}")
+    assert made.changes(spark)["sinks.lake.accounts.south"] == "safe"
+    made.orders("2.csv", *SECOND)
+    made.run()
+    ended = made.penstock("verify")
+    assert ended.code == 0, str(ended)
+    assert "lake: 1 row was decided for account south, which the pipeline file does not name. Nobody looked there." in ended.out
 
 
 def test_what_is_put_back_goes_on_exactly(tmp_path: Path) -> None:
@@ -280,7 +310,6 @@ EDITS = {
 
 def test_the_page_on_changes_says_what_check_says(spark: SparkSession, tmp_path: Path) -> None:
     made = Project(tmp_path, SALES)
-    (tmp_path / "elsewhere").mkdir()
     made.orders("1.csv", *FIRST)
     assert made.penstock("run", "--batches", "1", "--json").code == 0
     [committed] = tmp_path.rglob("checkpoint/commits")

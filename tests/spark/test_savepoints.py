@@ -336,7 +336,7 @@ def test_what_the_ledger_lacks_is_refused_and_named(tmp_path: Path) -> None:
         assert ended.code == 3, str(ended)
         return ended.err
 
-    assert "expects a new checkpoint, so there is none to make again" in refused()
+    assert "is empty, so it cannot tell what the checkpoint held" in refused()
     text = (tmp_path / file).read_text().replace("create: true", "create: true, write: upsert, key: [n]")
     (tmp_path / file).write_text(f"{text}output_mode: update\ntransform: {{sql: SELECT DISTINCT n FROM orders}}\n")
     run(tmp_path, file)

@@ -69,5 +69,5 @@ targets = targets_of(TableRig)
 
 def write_late(table, sink, rows, *, at_us):
     """Write `rows` as a driver does that took this time stamp before it stood still."""
-    writer = load.Writer(StepRetry(sink._database, wait_s=60), sink._target, arrow_schema(table.rig.schema), dated=[])
-    writer.write(iter([rows]), at_us=at_us)
+    patience, schema = StepRetry(sink._database, wait_s=60), arrow_schema(table.rig.schema)
+    load.Writer(patience, sink._target, lambda: iter([rows]), schema=schema, dated=[]).write(at_us=at_us)

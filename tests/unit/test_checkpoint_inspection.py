@@ -8,8 +8,8 @@ import pytest
 
 from penstock.checkpoint.entries import Severity
 from penstock.checkpoint.explanation import Explanation, explain
+from penstock.checkpoint.hadoop_checksum import matches
 from penstock.checkpoint.inspection import Inspection, Next, NextStart, inspect_checkpoint, next_start
-from penstock.checkpoint.log_reading import matches
 from penstock.checkpoint.source_log import kind_of
 from penstock.core.model import BatchId
 

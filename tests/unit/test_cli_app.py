@@ -1,6 +1,7 @@
 """How the command line ends: exit codes, the style of errors, no traceback."""
 
 import json
+import os
 import sqlite3
 import subprocess
 import sys
@@ -31,6 +32,12 @@ class Ran:
         return ended.value.code, printed.out, printed.err
 
 
+_NO_CRASHTEST = (
+    "error: crashtest without --list is not supported by this version.\n`penstock crashtest --list` names the steps, and "
+    "`PENSTOCK_FAULTS=STEP=kill penstock run {}` kills a run at one of them.\n"
+)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "error"),
     [
@@ -41,7 +48,8 @@ class Ran:
             2,
             "error: There is no pipeline file none.yaml.\nCheck the path, or make a project with `penstock init`.\n",
         ),
-        (("crashtest",), 2, "error: crashtest without --list is not supported by this version.\nUse crashtest --list.\n"),
+        (("crashtest",), 2, _NO_CRASHTEST.format("FILE")),
+        (("crashtest", "flights.yaml"), 2, _NO_CRASHTEST.format("flights.yaml")),
         (("adopt", "f.yaml", "--yes"), 2, "error: --yes without --reason.\nSay why with --reason; the ledger keeps it.\n"),
     ],
 )
@@ -156,6 +164,22 @@ def test_an_interruption_is_no_error(ran: Ran, monkeypatch: pytest.MonkeyPatch) 
     code, out, err = ran("status", "f.yaml")
     assert (code, out) == (130, "")
     assert "Traceback" not in err
+
+
+def test_a_malformed_list_of_faults_is_wrong_usage() -> None:
+    environ = {**os.environ, "PENSTOCK_FAULTS": "sqlite.commit=kil"}
+    for words in (("crashtest", "--list"), ("history", "none.yaml")):
+        command = [sys.executable, "-m", "penstock", *words]
+        ended = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+        assert (ended.returncode, ended.stdout) == (2, "")
+        assert ended.stderr.startswith("error: PENSTOCK_FAULTS holds 'sqlite.commit=kil', expected point=kind[@occurrence] with")
+
+
+@pytest.mark.parametrize("group", ["checkpoint", "quarantine", "journal", "savepoint"])
+def test_a_group_without_a_verb_shows_its_help_and_no_empty_error(ran: Ran, group: str) -> None:
+    code, out, err = ran(group)
+    assert (code, err) == (2, "")
+    assert f"Usage: penstock {group} [OPTIONS] COMMAND" in out
 
 
 def test_crashtest_lists_every_point(ran: Ran) -> None:

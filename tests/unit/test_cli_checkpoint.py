@@ -1,4 +1,5 @@
 import json
+import shutil
 from pathlib import Path
 
 import pytest
@@ -136,6 +137,20 @@ def test_an_older_entry_is_no_newer_one(checkpoint: Path, capsys: pytest.Capture
     code, out, _ = ran(capsys, "checkpoint", "verify", str(checkpoint), "--json")
     assert code == 5
     assert "was planned in the same millisecond as offsets/1" in json.loads(out)["findings"][0]["meaning"]
+
+
+@pytest.mark.parametrize(("case", "codes"), [("named", (0, 0)), ("union", (0, 5))])
+def test_a_source_may_be_taken_out_if_it_has_a_name(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], case: str, codes: tuple[int, int]
+) -> None:
+    root = Path(shutil.copytree(Path(__file__).parent / "checkpoints" / case / "checkpoint", tmp_path / "checkpoint"))
+    newest = root / "offsets" / "2"
+    before = ran(capsys, "checkpoint", "verify", str(root))[0]
+    newest.write_text(newest.read_text().rpartition("\n")[0])
+    (root / "commits" / "2").unlink()
+    code, out, _ = ran(capsys, "checkpoint", "verify", str(root), "--json")
+    assert (before, code) == codes
+    assert ("has fewer sources than offsets/1" in out) == (case == "union")
 
 
 def test_rewind_is_shown_done_and_taken_back(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

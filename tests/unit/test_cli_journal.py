@@ -55,6 +55,18 @@ def test_verify_says_what_is_damaged(home: Path, capsys: pytest.CaptureFixture[s
     assert "that are no frame" in out
 
 
+def test_verify_names_no_event_before_the_first(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    home = tmp_path / "journal"
+    journal = Journal(home, now_us=lambda: 1_700_000_000_000_000, limits=replace(SMALL, least_free_bytes=0))
+    Clients().push(journal, until=1)
+    journal.close()
+    (log,) = (home / "segments").glob("*.log")
+    header, newline, frames = log.read_bytes().partition(b"\n")
+    log.write_bytes(header + newline + frames[:3])
+    code, out, _ = ran(capsys, "journal", "verify", str(home))
+    assert (code, "Events up to 2 were acknowledged, and none of them is whole." in out) == (5, True)
+
+
 def test_trim_removes_what_is_released_when_told_to(home: Path, capsys: pytest.CaptureFixture[str]) -> None:
     before = segment_firsts(STORAGE, home)
     code, out, _ = ran(capsys, "journal", "trim", str(home))

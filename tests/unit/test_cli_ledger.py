@@ -118,6 +118,7 @@ def test_a_batch_that_the_ledger_does_not_hold(capsys: pytest.CaptureFixture[str
 
 
 def test_verify_ends_with_5_if_rows_are_missing(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("f.yaml").write_text(FILE.replace("'[EWR]'", "EWR"))
     code, out = ran(capsys, "verify", "f.yaml", "--json")
     found = json.loads(out)
     assert (code, found["ok"], found["sinks"]["lake"]["rows_expected"], found["sinks"]["lake"]["rows_found"]) == (5, False, 30, 0)

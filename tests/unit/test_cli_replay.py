@@ -52,7 +52,7 @@ def test_what_was_done_is_counted() -> None:
     text = said(DONE)
     for line in (
         "What an earlier call decided was published now.",
-        "3 records of the quarantine were replayed: 2 rows.",
+        "Replayed 3 records of the quarantine: 2 rows.",
         "lake: 2 rows",
         "Rules dropped 1 row.",
         "Put aside again: 1;",

@@ -2,6 +2,7 @@
 
 import json
 from contextlib import closing
+from dataclasses import replace
 from io import StringIO
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ from penstock.run.check import CheckReport, causes_of
 from penstock.run.continuation import Adoption
 from penstock.run.explain import Costs, Explanation
 from penstock.run.pipeline import Pipeline
+from penstock.run.preflight.change import PipelineChange, Preflight, safe
+from penstock.run.preflight.query_rules import COLUMNS, refused_by_sinks
 from penstock.run.status import input_findings
 from penstock.support import formatting
 
@@ -236,6 +239,10 @@ def test_one_cause_is_counted_once() -> None:
     ]
     text = printed(check_text(report))
     assert text[0] == "p  NOT ready: 2 things must be mended before a start"
+    told = refused_by_sinks(
+        Preflight(changes=(PipelineChange.by(safe(""), COLUMNS, before="a", now="b"),)), {"x": found[0].message}
+    )
+    assert printed(check_text(replace(report, preflight=told)))[0] == text[0], "one thing that is told twice is one thing"
     assert text[3:6] == [
         f"1  {denied}",
         "   concerns sink b, from the executors; sink a; rows for a; sink b; places",
@@ -424,6 +431,7 @@ def test_numbers_for_people(said: str, expected: str) -> None:
         ("flights.yaml", "`penstock sweep --yes`", "`penstock sweep flights.yaml --yes`"),
         ("flights.yaml", "`penstock doctor FILE --end x`", "`penstock doctor flights.yaml --end x`"),
         ("my flights.yaml", "(`penstock checkpoint inspect`)", "(`penstock checkpoint inspect 'my flights.yaml'`)"),
+        ("flights.yaml", "`penstock savepoint list`", "`penstock savepoint list flights.yaml`"),
         ("flights.yaml", "See `penstock history --help`.", "See `penstock history --help`."),
         ("flights.yaml", "`penstock init`", "`penstock init`"),
         ("flights.yaml", "`penstock verify other.yaml`", "`penstock verify other.yaml`"),

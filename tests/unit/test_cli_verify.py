@@ -67,6 +67,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
                     },
                 },
                 "problems": [{"message": "The file is missing.", "account": "EWR", "file": "month=1/x.parquet", "batch_id": 3}],
+                "unnamed": {},
                 "unread": False,
                 "as_of": {"position": 41, "batch_id": 7},
             }
@@ -105,6 +106,19 @@ def test_verify_says_as_of_what_it_compared_and_which_batch_it_left_out() -> Non
     left_out = "Batch 8 is decided, was not published everywhere, and is left out: a running driver publishes it, else"
     assert " ".join(text).count(left_out) == 1
     assert text[-1] == "Every row of the ledger is in its place once, and nothing else is."
+
+
+def test_verify_says_where_nobody_looked() -> None:
+    lake = replace(report(found_rows=10), unnamed={AccountName("LGA"): Totals(rows=75)})
+    found = Verification(sinks={LAKE: lake})
+    fields = json.loads(json_line(fields_of(found)))
+    assert (fields["ok"], fields["sinks"]["lake"]["unnamed"]) == (True, {"LGA": 75})
+    text = printed(verify_text(found))
+    assert "lake: 75 rows were decided for account LGA, which the pipeline file does not name. Nobody looked there." in text
+    assert (
+        " ".join(text).count("Every row of the ledger, but for accounts that the pipeline file does not name, is in its place")
+        == 1
+    )
 
 
 def test_verify_says_that_it_left_out_a_replay() -> None:

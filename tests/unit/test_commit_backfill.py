@@ -223,6 +223,9 @@ def test_batches_come_in_their_order(tmp_path: Path) -> None:
     assert numbers(world.lacking()) == numbers(world.lacking(1)) == [2]
     with pytest.raises(Refused, match="given batches from 1 on"):
         world.lacking(0)
+    with pytest.raises(Refused, match="begun and goes on with batch 2; --from-batch 3 leaves a gap"):
+        world.lacking(3)
+    assert numbers(world.lacking(2)) == [2]
 
 
 def test_what_the_ledger_does_not_tell_is_counted(tmp_path: Path) -> None:

@@ -113,3 +113,39 @@ def test_any_new_checkpoint_may_start_if_the_operator_said_so() -> None:
     assert recognise(batch(0, query=OTHER), summary=summary, decision_of=lambda _: None) is None
     with pytest.raises(BatchGap, match="A new checkpoint was adopted, but Spark runs batch 3 of query query, expected batch 0"):
         recognise(batch(3), summary=summary, decision_of=lambda _: None)
+
+
+def renamed(asked: Batch, *names: str) -> Batch:
+    """Return `asked` with a source for each name, all with the offsets of its only one."""
+    return replace(asked, offsets=tuple(replace(asked.offsets[0], source=SourceName(name)) for name in names))
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [(("0",), ("events",)), (("events",), ("0",)), (("0", "1"), ("events", "places")), (("0", "1"), ("places", "events"))],
+)
+def test_sources_that_had_only_their_places_for_names_may_get_some(before: tuple[str, ...], now: tuple[str, ...]) -> None:
+    summary, decisions = decided(3)
+    kept = {number: replace(each, batch=renamed(each.batch, *before)) for number, each in decisions.items()}
+    for asked in (batch(2), batch(3)):
+        assert recognise(renamed(asked, *now), summary=summary, decision_of=kept.get) == (kept.get(asked.batch_id))
+    for asked in (batch(2, end="9"), batch(2, content="changed"), batch(3, start="2")):
+        with pytest.raises(OffsetsConflict):
+            recognise(renamed(asked, *now), summary=summary, decision_of=kept.get)
+
+
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        (("0",), ("events", "places")),
+        (("0", "1"), ("events",)),
+        (("0", "1"), ("0", "2")),
+        (("1",), ("events",)),
+        (("events",), ("others",)),
+    ],
+)
+def test_other_sources_are_not_taken_for_the_ones_at_their_places(before: tuple[str, ...], now: tuple[str, ...]) -> None:
+    summary, decisions = decided(3)
+    kept = {number: replace(each, batch=renamed(each.batch, *before)) for number, each in decisions.items()}
+    with pytest.raises(OffsetsConflict):
+        recognise(renamed(batch(2), *now), summary=summary, decision_of=kept.get)

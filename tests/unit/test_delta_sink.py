@@ -3,7 +3,9 @@
 import datetime as dt
 import errno
 import json
+import os
 import shutil
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from decimal import Decimal
@@ -26,7 +28,7 @@ from penstock.errors import (
     StagedDataLost,
 )
 from penstock.sink.delta import place as delta_place
-from penstock.sink.delta.log import DeltaLog
+from penstock.sink.delta.log import DeltaLog, delta_log
 from penstock.sink.delta.place import place_of
 from penstock.sink.lake.log import Change
 from penstock.sink.lake.sink import LakeSink
@@ -36,7 +38,7 @@ from penstock.sink.parquet import directory_account
 from penstock.sink.parquet.directory.area import DirectoryArea
 from penstock.testing.conformance import PIPELINE, Bench, Shown, require_equal
 from penstock.testing.conformance.bench import publish
-from penstock.testing.conformance.rig import LEDGER_ID
+from penstock.testing.conformance.rig import LEDGER_ID, SCHEMA
 
 RIGS = {"plain": DeltaRig, "partitioned": PartitionedRig}
 
@@ -187,8 +189,8 @@ class TestTheMarkerIsComparedAndSet:
     def test_a_commit_is_durable_before_it_counts(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """Also one that an earlier run made and died before it was durable."""
         synced: list[str] = []
-        real = delta_place._sync_file
-        monkeypatch.setattr(delta_place, "_sync_file", lambda path: (synced.append(Path(path).stem.lstrip("0")), real(path))[1])
+        real = delta_place.sync_file
+        monkeypatch.setattr(delta_place, "sync_file", lambda path: (synced.append(Path(path).stem.lstrip("0")), real(path))[1])
         sink, shown = decided(bench)
         publish(sink, shown.publication)
         assert "1" in synced
@@ -199,7 +201,7 @@ class TestTheMarkerIsComparedAndSet:
     def test_a_commit_behind_somebody_elses_is_durable_too(self, bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
         """It has another version than the next one of the snapshot that it was made on."""
         synced: list[str] = []
-        monkeypatch.setattr(delta_place, "_sync_file", lambda path: synced.append(Path(path).stem.lstrip("0")))
+        monkeypatch.setattr(delta_place, "sync_file", lambda path: synced.append(Path(path).stem.lstrip("0")))
         sink, shown = decided(bench)
         real = DirectoryArea.show
 
@@ -221,7 +223,7 @@ class TestTheMarkerIsComparedAndSet:
 
         sink, shown = decided(bench)
         with monkeypatch.context() as patched:
-            patched.setattr(delta_place, "_sync_file", failed)
+            patched.setattr(delta_place, "sync_file", failed)
             with pytest.raises(PublishFailed, match="may not be durable"):
                 sink.publish(shown.publication)
         assert bench.sink().publish(shown.publication).already
@@ -391,3 +393,35 @@ def test_statistics_bound_the_values_and_nothing_else() -> None:
     }
     counts = {name: 0 for name in table.column_names if name not in {"inside", "list"}}
     assert told["nullCount"] == {**counts, "number": 1, "nothing": 2}
+
+
+class TestHowLongTheLogIsKept:
+    @pytest.mark.parametrize(
+        ("vacuum_after_ms", "kept"), [(None, None), (3_600_000, "interval 7200 seconds"), (15 * 24 * 3_600_000, None)]
+    )
+    def test_a_new_table_keeps_its_log_twice_as_long_as_its_versions(
+        self, tmp_path: Path, vacuum_after_ms: int | None, kept: str | None
+    ) -> None:
+        class Vacuumed(DeltaRig):
+            def log(self) -> DeltaLog:
+                return delta_log(self.account(), vacuum_after_ms=vacuum_after_ms)
+
+        rig = Vacuumed(tmp_path)
+        rig.make().prepare(pipeline=PIPELINE, schema=SCHEMA)
+        assert table_at(rig).metadata().configuration.get("delta.logRetentionDuration") == kept
+
+    def test_a_version_is_read_whose_own_entry_alone_is_young(self, bench: Bench) -> None:
+        """The library keeps the checkpoint before the oldest entry that it keeps."""
+        sink = bench.sink()
+        table_at(bench.rig).alter.set_table_properties({"delta.logRetentionDuration": "interval 7200 seconds"})
+        shown = [bench.deliver(sink, bench.rows([number]), batch_id=number) for number in range(34)]
+        log = bench.rig.root / "_delta_log"
+        old = time.time() - 2 * 7200
+        for entry in log.iterdir():
+            if entry.name[:20].isdecimal() and int(entry.name[:20]) <= 25:
+                os.utime(entry, (old, old))
+        table_at(bench.rig).cleanup_metadata()
+        assert not (log / f"{0:020d}.json").exists()
+        young = DeltaLog(place=place_of(directory_account(bench.rig.root))).at(26)
+        assert young.marker(PIPELINE, sink.name) is not None
+        bench.require_shown(*shown)

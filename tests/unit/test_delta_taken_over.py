@@ -255,3 +255,4 @@ def test_a_job_that_did_not_write_into_delta_alone(tmp_path: Path) -> None:
     said = " ".join(adopt(plan, reason="", yes=False).consequences)
     assert "Batch 5 is planned and not committed" in said
     assert "TWICE" in said
+    assert f"`penstock checkpoint explain {job.checkpoint}` names the files or offsets of the batch" in said

@@ -233,7 +233,7 @@ UNFIT = {
     "view": ("CREATE VIEW t AS SELECT 1::BIGINT AS id, '' AS name", {}, "is a view"),
     "type": ("CREATE TABLE t (id INTEGER, name VARCHAR)", {}, "Column 'id' of table 't' is INTEGER, .* expected BIGINT"),
     "missing": ("CREATE TABLE t (id BIGINT)", {}, "missing in the table: name"),
-    "no key": ("CREATE TABLE t (id BIGINT, name VARCHAR)", BY_ID, r"cannot be written .* conflict target"),
+    "no key": ("CREATE TABLE t (id BIGINT, name VARCHAR)", BY_ID, r'no unique index on exactly \("id"\)'),
     "generated": ("CREATE TABLE t (id BIGINT, name VARCHAR AS ('x'))", {}, r"cannot be written .* generated column"),
     "collation": (
         "CREATE TABLE t (id BIGINT, name VARCHAR COLLATE NOCASE PRIMARY KEY)",
@@ -251,6 +251,15 @@ def test_a_table_that_does_not_fit(target, case):
     table.sql(statement)
     with pytest.raises(Refused, match=said):
         table.sink()
+
+
+def test_the_statement_that_makes_a_missing_key_works_as_it_is_shown(target):
+    table = target(**BY_ID)
+    table.sql("CREATE TABLE t (id BIGINT, name VARCHAR)")
+    with pytest.raises(Refused) as refused:
+        table.sink()
+    table.sql(refused.value.remedy.split("`")[1])
+    table.sink()
 
 
 def test_a_table_that_is_not_to_be_created(target):

@@ -2,6 +2,7 @@
 
 import json
 import logging
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -112,7 +113,7 @@ class TestVacuum:
         assert failures(caplog) == []
 
     def test_a_log_whose_beginning_is_gone(self, kept, caplog) -> None:
-        """The first version that can be read counts."""
+        """What was newest when the retention began is not known any more: somebody may read it. Once that is over, files go."""
         table = delivered(kept("delta", compacts=False, **BY_KEY), batches=12)
         log = table.rig.root / "_delta_log"
         for version in range(10):
@@ -120,10 +121,32 @@ class TestVacuum:
         table.now_ms = lambda: HOUR_MS  # all that is left is younger
         table.deliver((1, "last"))
         assert failures(caplog) == []
-        for version in range(11, 14):
+        assert len(table.stored()) == 13
+        dated(table)
+        table.now_ms = lambda: 10_000 + HOUR_MS
+        table.deliver((1, "very last"))
+        assert failures(caplog) == []
+        for version in range(11, 15):
             assert files_at(table, version) <= table.stored()
-        assert len(table.stored()) < 13
+        assert len(table.stored()) < 14
         assert table.verify().ok
+
+    def test_what_was_newest_before_a_long_pause_stays_as_long_as_other_versions(self, kept, caplog) -> None:
+        """Also if the clean-up of the log has taken its entry, since the version after it is a checkpoint."""
+        table = delivered(kept("delta", compacts=False, **BY_KEY), batches=9)
+        paused, log = files_at(table, table.version()), table.rig.root / "_delta_log"
+        dated(table)
+        for path in log.iterdir():
+            os.utime(path, (1, 1))
+        table.cleans = False
+        table.deliver((1, "after the pause"))
+        table.rig.table().create_checkpoint()
+        table.rig.table().cleanup_metadata()
+        assert not (log / f"{9:020d}.json").exists()
+        table.cleans = True
+        table.deliver((1, "last"))
+        assert paused <= table.stored()
+        assert failures(caplog) == []
 
     def test_files_stay_that_an_older_driver_is_about_to_commit(self, kept, monkeypatch) -> None:
         """It woke up late and compacts: its batch was published before the retention began."""

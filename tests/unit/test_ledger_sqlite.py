@@ -234,6 +234,16 @@ def test_locks_are_the_file_systems_and_asked_for_once(ledger: SqliteLedger, pat
         ledger.prove()
 
 
+def test_a_file_that_cannot_be_written_is_not_taken_for_locks_that_do_not_hold(ledger: SqliteLedger, path: Path) -> None:
+    """SQLite begins there, and takes no lock: the remedy was another disk, not the right that is missing."""
+    ledger.append(opened_entry())
+    with (
+        closing(sqlite3.connect(f"file:{path}?mode=ro", uri=True, isolation_level=None)) as reader,
+        pytest.raises(sqlite3.OperationalError, match="readonly database"),
+    ):
+        self_test.prove_locks(reader, path)
+
+
 def test_of_one_file_system_nothing_follows_for_another(
     ledger: SqliteLedger, path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

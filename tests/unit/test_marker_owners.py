@@ -108,7 +108,7 @@ def of_an_older_copy(plan_at: Callable[[str], DeliveryPlan]) -> DeliveryPlan:
     return plan_at("copy")
 
 
-@pytest.mark.parametrize(("home", "state"), [(of_another, "foreign"), (of_an_older_copy, "behind")])
+@pytest.mark.parametrize(("home", "state"), [(of_another, "foreign"), (of_an_older_copy, "ahead")])
 def test_a_home_that_did_not_fill_the_sinks_says_so(
     plan_at: Callable[[str], DeliveryPlan], home: Callable[..., DeliveryPlan], state: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

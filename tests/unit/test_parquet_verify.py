@@ -13,7 +13,7 @@ import pytest
 from tests.unit.parquet_target import ARROW, LEDGER_ID, SCHEMA, Target, decide, expected, rows, stage
 
 from penstock.core import faults
-from penstock.core.model import Generation, Problem, Publication, SinkReport
+from penstock.core.model import AccountName, Generation, Problem, Publication, SinkReport
 from penstock.errors import PublishFailed, Refused
 from penstock.protocols import SCHEMA_KEY
 from penstock.sink.parquet import ParquetSink
@@ -48,6 +48,14 @@ def only(report: SinkReport) -> Problem:
     assert not report.ok
     (problem,) = report.problems
     return problem
+
+
+def test_files_of_others_before_the_first_batch_are_said_to_be_foreign(target: Target) -> None:
+    sink = target.sink()
+    pq.write_table(pa.table({"id": [1]}), target.root("a") / "theirs.parquet")
+    problem = only(sink.verify(DecidedBatches([], totals={})))
+    assert "theirs.parquet is foreign" in problem.message
+    assert problem.message.endswith("no batch was published yet that says which columns they have.")
 
 
 def test_good_content_is_good(target: Target) -> None:
@@ -307,13 +315,24 @@ def test_content_of_another_pipeline_is_told(target: Target) -> None:
     assert len(report.problems) == sum(len(publication.staged) for publication in decided)
 
 
-def test_an_account_that_is_gone_is_told(target: Target) -> None:
+def test_an_account_that_the_file_no_longer_names_is_told_and_is_no_difference(target: Target) -> None:
     sink = target.sink()
     decided = deliver(sink)
+    rows = verify(sink, decided).accounts[AccountName("b")].expected.rows
     fewer = Target(target.directory, "a", partition_by=["place"]).sink()
     report = verify(fewer, decided)
+    assert report.ok, report.problems
+    assert {account: totals.rows for account, totals in report.unnamed.items()} == {"b": rows}
+    assert not verify(sink, decided).unnamed
+
+
+def test_an_account_that_has_another_name_in_the_file_is_different(target: Target) -> None:
+    sink = target.sink()
+    decided = deliver(sink)
+    target.root("b").rename(target.root("c"))
+    report = verify(Target(target.directory, "a", "c", partition_by=["place"]).sink(), decided)
     assert not report.ok
-    assert any(problem.account == "b" and "no such account" in problem.message for problem in report.problems)
+    assert list(report.unnamed) == ["b"]
 
 
 def test_every_batch_is_read_with_its_own_columns(tmp_path: Path) -> None:
@@ -376,6 +395,21 @@ def test_files_of_a_job_that_are_kept_are_left_out_and_counted(tmp_path: Path) -
     victim.with_name("x.parquet").unlink()
     victim.unlink()
     assert only(verify(sink, decided)).message.endswith("is missing, with 3 rows.")
+
+
+def test_a_file_of_others_in_an_account_that_has_no_rows_yet_refuses_no_start(target: Target) -> None:
+    target.sink().claim(LEDGER_ID)
+    put_file_of_a_job(target, "x.parquet")
+    target.sink()
+
+
+def test_files_of_a_job_that_are_kept_have_the_sinks_partitions(tmp_path: Path) -> None:
+    target = Target(tmp_path, "a", "b", partition_by=["id"], keeps_files=True)
+    put_file_of_a_job(target)
+    with pytest.raises(Refused, match="are partitioned by place, and partition_by is id") as refused:
+        target.sink()
+    assert "Put partition_by back" in refused.value.remedy
+    assert not target.staged()
 
 
 def test_an_account_that_is_filled_already_is_not_refused_for_files_that_came_later(target: Target) -> None:

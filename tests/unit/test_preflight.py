@@ -63,7 +63,7 @@ CASES: dict[str, Case] = {
     "source removed": case("  b: {", "  c: {", "sources.b", BREAKS, "join", only=False, order=("a", "c")),
     "sources swapped in the plan": case("", "", "sources in their order", BREAKS, "join", order=("b", "a")),
     "sources swapped in the file": Case(
-        (("  a: {", "  z: {"), ("  b: {", "  a: {"), ("  z: {", "  b: {")), A + "path", ACTION, "join", only=False
+        (("  a: {", "  z: {"), ("  b: {", "  a: {"), ("  z: {", "  b: {")), A + "path", BREAKS, "join", only=False
     ),
     # format, path, columns
     "csv to json": Case((("format: csv", "format: json"), (", header: true", "")), A + "format", ACTION, only=False),
@@ -73,7 +73,7 @@ CASES: dict[str, Case] = {
         KAFKA, '{format: kafka, options: {subscribe: t, kafka.bootstrap.servers: "b:9092"}', A + "format", BREAKS, only=False
     ),
     "a format that Penstock does not know": case("format: csv", "format: cvs", A + "format", ACTION),
-    "path": case("./in/a", "./in/b", A + "path", ACTION),
+    "path": case("./in/a", "./in/b", A + "path", BREAKS),
     "column added, no state": case("n INT,", "n INT, m INT,", A + "schema", SAFE),
     "column widened, no state": case("n INT,", "n BIGINT,", A + "schema", SAFE),
     "column widened, with state": case("n INT,", "n BIGINT,", A + "schema", ACTION, "aggregation"),
@@ -191,7 +191,7 @@ CASES: dict[str, Case] = {
     ),
     "table moved, empty": case("table: flights}", "table: others}", "sinks.table.table", SAFE),
     "route": case("{column: place}", "{column: day}", "sinks.lake.route.column", SAFE),
-    "directories of the lake": case("route: {", "partition_by: [day]\n    route: {", "sinks.lake.partition_by", ACTION),
+    "directories of the lake": case("route: {", "partition_by: [day]\n    route: {", "sinks.lake.partition_by", BREAKS),
     "compression": case("route: {", "compression: snappy\n    route: {", "sinks.lake.compression", SAFE),
     "rows of a sink": case("flights}", 'flights, where: "n > 1"}', "sinks.table.where", SAFE),
     "columns of a sink": case("flights}", "flights, exclude: [at]}", "sinks.table.exclude", SAFE),

@@ -37,7 +37,7 @@ def test_check_says_who_publishes_into_each_sink() -> None:
         Target(SinkName("table"), SinkKind.TRANSACTIONAL),
         Target(SinkName("lake"), SinkKind.STAGING),
     )
-    assert "on the executors by 4 tasks, one for each lane" in found["sink events"]
+    assert "on the executors by up to 4 tasks at a time" in found["sink events"]
     assert "by the driver: nothing fences a task" in found["sink named"]
     assert "by the driver: one transaction takes the whole batch" in found["sink table"]
     assert "by the driver: tasks have put its rows in their place already" in found["sink lake"]
@@ -68,7 +68,7 @@ class Session:
         return self
 
     def mapInArrow(self, run: PublishPass, schema: str) -> "Session":  # noqa: N802 - Spark's name
-        assert (len(run.shares), schema) == (self.tasks, "number LONG, already BOOLEAN")
+        assert (len(run.tasks), schema) == (self.tasks, "number LONG, answer STRING")
         return self
 
     def collect(self) -> object:

@@ -308,7 +308,7 @@ def test_a_token_in_a_directory_is_not_taken_for_the_file_s(lake: Lake) -> None:
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"sink": "warehouse"}, "Expected a sink 'warehouse' of type parquet, but the pipeline has lake."),
+        ({"sink": "warehouse"}, "The pipeline has no sink 'warehouse'."),
         ({"accounts": ["c"]}, "The sink has no account 'c'."),
     ],
 )

@@ -52,8 +52,8 @@ def messages_of(data: bytes) -> list[bytes]:
         reader.feed_data(data)
         reader.feed_eof()
         framing, found = SyslogFraming(most_bytes=100), list[bytes]()
-        while (message := await framing.read(reader)) is not None:
-            found.append(message)
+        while messages := await framing.read(reader):
+            found += messages
         return found
 
     return asyncio.run(read())

@@ -58,7 +58,7 @@ def test_a_sink_that_is_ahead_is_taken_out_of_the_file_for_it(world: RewoundWorl
     create(world.plan, "early", place_of(world.plan, to=None, options=None))
     with pytest.raises(Refused) as refused:
         put_back(world, "early")
-    assert refused.value.remedy == "Take such a sink out of the pipeline file first: it keeps what it has."
+    assert refused.value.remedy.startswith("Run `penstock recover`, then take such a sink out of the pipeline file")
 
 
 def test_what_was_interrupted_in_the_checkpoint_names_the_command_that_finishes_it(world: RewoundWorld) -> None:

@@ -7,6 +7,8 @@ import socket
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from tests.unit.parquet_target import Target
@@ -23,6 +25,7 @@ from penstock.observe.supervision import Supervision, note_supervision
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.checkpoint_acts import collect_checkpoint, repair_checkpoint, rewind_checkpoint, undo_act
 from penstock.run.operations import verify
+from penstock.run.rebuilding import rebuild_checkpoint
 from penstock.run.runtime import now_ms, opened_by_this_process
 
 QUERY = "5f0c9f0e-0000-4000-8000-000000000001"
@@ -300,3 +303,16 @@ def test_while_an_act_is_unfinished_no_start_goes_on(world: World) -> None:
     driver = Driver(world.plan, world.root / "elsewhere")
     with pytest.raises(CheckpointDamaged, match="metadata names the act penstock-acts/0001-rewind"):
         driver.runtime.checkpoint.query_id()
+
+
+def test_a_checkpoint_that_is_whole_is_told_before_spark_starts_for_the_transform(world: World) -> None:
+    def starts() -> None:
+        raise AssertionError("Spark starts")
+
+    pipeline: Any = SimpleNamespace(settings=SimpleNamespace(sources={"t": None}, transform="SELECT 1"), plan=world.plan)
+    with pytest.raises(Refused, match=r"is not lost: it is whole, of the query .* and ends with batch 3") as refused:
+        rebuild_checkpoint(pipeline, session=starts, yes=True)  # type: ignore[arg-type]
+    assert refused.value.remedy.startswith("Nothing is to be made again: start the pipeline")
+    shutil.rmtree(world.root)
+    with pytest.raises(AssertionError, match="Spark starts"):
+        rebuild_checkpoint(pipeline, session=starts, yes=True)  # type: ignore[arg-type]

@@ -10,11 +10,12 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from pyspark.errors import StreamingQueryException
 
 import penstock
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Entry, Guarantee, PipelineName, SinkName
-from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StoreIgnoresConditions
+from penstock.errors import BatchFailed, Fenced, PenstockError, Retryable, StageFailed, StoreIgnoresConditions
 from penstock.ledger.log import LogLedger
 from penstock.ledger.store import MemoryStore
 from penstock.observe.progress import BatchProgress, SinkProgress
@@ -84,12 +85,16 @@ class Streaming:
 
     def __init__(self, *, running: bool | None) -> None:
         self._running = running
+        self.failing: StreamingQueryException | None = None
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name
         if self._running is None:
             raise ConnectionError("the JVM is gone")
         return self._running
+
+    def exception(self) -> StreamingQueryException | None:
+        return self.failing
 
 
 @pytest.mark.parametrize(("running", "state"), [(True, "running"), (False, "ended"), (None, "lost")])
@@ -101,6 +106,18 @@ def test_a_query_says_what_it_is(delivery: Delivery, tmp_path: Path, *, running:
     assert repr(query) == f"<penstock query of pipeline 'flights': {state}, generation 1, no batch yet>"
     opened._report(BatchProgress(batch_id=7, sinks={}, path="driver"))
     assert repr(query) == f"<penstock query of pipeline 'flights': {state}, generation 1, batch 7>"
+
+
+def test_a_query_that_failed_says_so_with_the_error(delivery: Delivery) -> None:
+    streaming = Streaming(running=False)
+    query = Query(streaming, delivery)  # type: ignore[arg-type]
+    streaming.failing = StreamingQueryException("The disk has no room.")
+    told = "failed with Failed: Spark could not run the query: The disk has no room"
+    assert repr(query) == f"<penstock query of pipeline 'flights': {told}>"
+    delivery.failure = StageFailed("Rows cannot be routed.", remedy="Mend them.")
+    assert repr(query) == "<penstock query of pipeline 'flights': failed with StageFailed: Rows cannot be routed>"
+    delivery.failure = StopRequested()
+    assert repr(query) == "<penstock query of pipeline 'flights': ended>"
 
 
 def test_a_batch_is_logged_in_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

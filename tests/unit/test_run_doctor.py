@@ -53,7 +53,7 @@ def batch(number: int) -> Batch:
     return Batch(query_id=QueryId("query"), batch_id=BatchId(number), offsets=(offsets,))
 
 
-def run(*, last_fails: bool, leaves: int = 0) -> None:
+def run(*, last_fails: bool, leaves: int = 0, batches: int = 2) -> None:
     """A generation that delivers batch 0, then decides batch 1, of whose attempts it `leaves` some; batch 2 is in the making."""
     with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
         (sink,) = runtime.sinks
@@ -62,7 +62,7 @@ def run(*, last_fails: bool, leaves: int = 0) -> None:
         sink.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
         coordinator.open(opened_by_this_process(runtime))
         told: list[tuple[Staged, ...]] = []
-        for number in (0, 1):
+        for number in range(batches):
             told += [stage(sink, rows(number), batch_id=number) for _ in range(1 + leaves * number)]
             arm("rename.move=error" if last_fails and number else "")
             try:
@@ -223,6 +223,17 @@ def test_a_directory_that_was_removed_on_purpose_is_not_missed(capsys: pytest.Ca
     assert doctor(capsys, code=0)["accounts"][0]["state"] == "published"
     status = Pipeline.from_file("flights.yaml").status()
     assert (status.health, [place.state for place in status.places]) == ("ok", ["own"])
+
+
+@pytest.mark.parametrize(("batches", "gone"), [(2, "2 rows with it that were"), (1, "1 row with it that was")])
+def test_a_start_says_that_it_goes_on_without_a_directory(caplog: pytest.LogCaptureFixture, batches: int, gone: str) -> None:
+    run(last_fails=False, batches=batches)
+    shutil.rmtree("lake")
+    with pytest.raises(SystemExit) as ended:
+        main(["recover", "flights.yaml"])
+    assert ended.value.code == 0
+    (told,) = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+    assert f"of sink 'lake' is gone, and {gone} published. A start goes on without them." in told
 
 
 def test_of_a_directory_that_was_removed_only_what_was_published_is_missed(capsys: pytest.CaptureFixture[str]) -> None:

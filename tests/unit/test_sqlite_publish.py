@@ -1,6 +1,7 @@
 """What goes wrong at publish: told in one sentence, nothing half-shown, and the next try goes on."""
 
 import os
+import re
 import sqlite3
 from collections import Counter
 from pathlib import Path
@@ -21,6 +22,7 @@ from penstock.errors import (
     Usage,
 )
 from penstock.sink.sqlite import SqliteSink
+from penstock.support.filesystem_errors import FULL, PathProblem
 from penstock.testing.conformance import PIPELINE
 
 target = pytest.fixture(targets)
@@ -105,7 +107,7 @@ def test_a_table_that_was_dropped_is_told(target):
 def test_a_file_that_is_no_database(target, what):
     table = target()
     table.rig.path.mkdir() if what == "directory" else table.rig.path.write_text(what * 100)
-    with pytest.raises(Failed, match=r"not a database|unable to open"):
+    with pytest.raises(Failed, match=r"not a database|a directory is where a file is expected"):
         table.sink()
 
 
@@ -185,3 +187,45 @@ def test_a_fault_while_preparing_leaves_nothing_half_made(target):
     sink = table.sink()
     table.put(sink, [(1, "a")], batch_id=0)
     assert content(table) == Counter([(1, "a")])
+
+
+READ_ONLY = "the file system is read-only"
+
+
+@pytest.fixture
+def read_only(monkeypatch):
+    """A mount that takes no write, as far as a look at it tells."""
+    problem = PathProblem(reason=READ_ONLY, advice="Mount it for writing")
+    monkeypatch.setattr("penstock.sink.table.file.file_problem", lambda _: problem)
+
+
+@pytest.mark.usefixtures("read_only")
+def test_a_file_that_cannot_be_created_is_told_with_another_place(target):
+    table = target()
+    said = (
+        f"The database {table.rig.path} cannot be created: {READ_ONLY}. Mount it for writing, or name a file elsewhere in `url`;"
+    )
+    sink = table.rig.make()
+    with pytest.raises(Failed, match=re.escape(said)) as failed:
+        sink.require_writable(home="/nowhere")
+    assert failed.value.exit_code == 1
+    assert [(found.ok, found.message.startswith(said)) for found in sink.check()] == [(False, True)]
+
+
+def test_a_file_that_takes_no_write_any_more_fails_before_anything_is_staged(target, monkeypatch):
+    """SQLite opens it to read, and would say so in the first publication, of a batch that is decided."""
+    table = target()
+    table.sink()
+    table.close()
+    problem = PathProblem(reason=READ_ONLY, advice="Mount it for writing")
+    monkeypatch.setattr("penstock.sink.table.file.file_problem", lambda _: problem)
+    said = f"{READ_ONLY}. Mount it for writing and start again: what was decided is published then."
+    sink = table.rig.make()
+    with pytest.raises(Failed, match=said):
+        sink.prepare(pipeline=PIPELINE, schema=table.schema)
+    assert [(found.ok, found.message.endswith(said)) for found in sink.check()] == [(False, True)]
+
+
+def test_a_full_disk_is_tried(target, monkeypatch):
+    monkeypatch.setattr("penstock.sink.table.file.file_problem", lambda _: FULL)
+    target().rig.make().require_writable(home="/nowhere")

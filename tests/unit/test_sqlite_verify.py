@@ -32,6 +32,7 @@ def test_verify_names_a_batch_that_is_missing_or_twice(target):
         ("UPDATE t SET name = 'x' WHERE id = 1", "holds as many rows as were published into it, but other values"),
         ("UPDATE t SET name = NULL WHERE id = 1", "other values"),
         ("UPDATE t SET id = 'one' WHERE id = 1", "column 'id': expected INTEGER for int64, found a value of Python's str"),
+        ("ALTER TABLE t DROP COLUMN name", "Table 't': it has no column 'name' any more"),
         ("DROP TABLE t", "it is gone"),
         ("UPDATE penstock_marker SET rows_decided = 7", "the ledger counts 2, or another digest"),
         ("DELETE FROM penstock_marker", "has no marker"),

@@ -35,6 +35,8 @@ home: ./state
 sources: {events: {format: csv, path: ./incoming, schema: id INT}}
 sinks: {table: {type: duckdb, url: 'duckdb:///flights.duckdb', table: flights}}
 """
+CSV, TABLE = "{format: csv, path: ./incoming, schema: id INT}", "{type: duckdb, url: 'duckdb:///flights.duckdb', table: flights}"
+CONTINUOUS = "trigger: {continuous: 1s}\n"
 SPARK = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 
 
@@ -179,11 +181,98 @@ def test_a_checkpoint_and_a_ledger_that_a_running_driver_moves_are_left_to_the_s
     pipeline.require_startable()
 
 
-@pytest.mark.parametrize("changed", ["guarantee: at_least_once\n", "trigger: {continuous: 1s}\nguarantee: at_least_once\n"])
+@pytest.mark.parametrize("changed", ["guarantee: at_least_once\n", f"{CONTINUOUS}guarantee: at_least_once\n"])
 def test_a_checkpoint_that_need_not_continue_the_ledger(changed: str) -> None:
     deliver()
-    Path("flights.yaml").write_text(FILE + changed)
+    file = FILE.replace(TABLE, "{type: memory}") if CONTINUOUS in changed else FILE
+    Path("flights.yaml").write_text(file + changed)
     Pipeline.from_file("flights.yaml").require_startable()
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        (FILE + CONTINUOUS, "but trigger continuous gives at_least_once: Continuous processing has no batches"),
+        (
+            FILE.replace(CSV, "{format: socket, options: {host: h, port: 9}}"),
+            "but source events (socket) gives at_least_once: A socket hands out each line once",
+        ),
+        (FILE.replace(TABLE, "{type: console}"), "but sink table (console) gives at_least_once"),
+        (
+            FILE.replace("INT}", "INT, options: {ignoreMissingFiles: true}}"),
+            "but source events (csv) may lose rows: ignoreMissingFiles makes Spark skip files that it cannot read: their rows",
+        ),
+        (f"{FILE}{CONTINUOUS}guarantee: at_least_once\n", "with a single sink of type console, kafka or memory."),
+    ],
+)
+def test_what_is_too_weak_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str], changed: str, said: str) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(changed)
+    code, err = ended(capsys, "run")
+    assert (code, said in err) == (3, True), err
+    assert not Path("state").exists()
+
+
+def test_a_database_file_in_a_directory_that_is_not_there_is_told_before_spark_starts(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(FILE.replace(":///flights", ":///gone/flights"))
+    code, err = ended(capsys, "run")
+    assert code == 1
+    assert (
+        f"cannot be created: the directory {Path('gone').absolute()} does not exist.\nCreate or mount it, or name a file" in err
+    )
+    monkeypatch.setenv("SPARK_REMOTE", "sc://host")
+    assert "Spark starts" in ended(capsys, "run")[1], "its server writes the file"
+
+
+def test_a_database_file_in_a_home_that_is_not_there_is_created_by_the_start(capsys: pytest.CaptureFixture[str]) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(
+        FILE.replace("home: ./state", "home: ./gone/state").replace(":///flights", ":///gone/flights")
+    )
+    assert "Spark starts" in ended(capsys, "run")[1]
+
+
+@pytest.mark.parametrize("verb", ["run", "check", "explain"])
+def test_a_misspelled_format_is_told_before_spark_starts(capsys: pytest.CaptureFixture[str], verb: str) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(FILE.replace("csv", "cvs"))
+    code, err = ended(capsys, verb)
+    assert code == 2
+    assert err.startswith("error: sources.events.format cvs is not known to this Spark.\nDid you mean csv? Known are avro, ")
+
+
+@pytest.mark.parametrize(
+    ("name", "more", "arguments"),
+    [
+        ("CSV", "", ""),
+        ("pulsar", "", ""),
+        ("jdbc", "", ""),
+        ("org.cvs", "", ""),
+        ("cvs", "spark: {packages: ['org.cvs:cvs:1']}\n", ""),
+        ("cvs", "spark: {conf: {spark.jars: cvs.jar}}\n", ""),
+        ("cvs", "", "--jars cvs.jar pyspark-shell"),
+    ],
+)
+def test_a_format_that_spark_may_know_is_left_to_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str, more: str, arguments: str
+) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(FILE.replace("csv", name) + more)
+    monkeypatch.setenv("PYSPARK_SUBMIT_ARGS", arguments)
+    assert "Spark starts" in ended(capsys, "run")[1]
+
+
+def test_a_format_that_a_module_of_python_may_have_is_left_to_spark(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    Path("incoming").mkdir()
+    Path("flights.yaml").write_text(FILE.replace("csv", "cvs"))
+    Path("pyspark_cvs.py").touch()
+    monkeypatch.syspath_prepend(".")
+    assert "Spark starts" in ended(capsys, "run")[1]
 
 
 SOURCE = "{format: kafka, options: {subscribe: flights, kafka.bootstrap.servers: 'PLAINTEXT://127.0.0.1:1,localhost:1'}}"

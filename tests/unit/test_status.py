@@ -19,7 +19,7 @@ from tests.unit.parquet_target import SCHEMA, rows, stage
 from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
-from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
+from penstock.core.model import Adopted, Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.errors import Failed, Fenced, PublishFailed
 from penstock.observe.driver import driver_of
 from penstock.observe.last_error import last_error, note_error, noting_error
@@ -94,7 +94,7 @@ def test_a_plan_of_spark_that_is_cut_off_is_a_conflict(capsys: pytest.CaptureFix
     found = status(capsys)
     assert found["health"] == "conflict"
     assert "offsets/1 line 2 is not JSON" in found["text"]
-    assert found["text"].endswith("A start would be refused.")
+    assert found["text"].endswith("A start would be refused: `penstock doctor FILE` says what to do.")
 
 
 def test_a_lost_checkpoint_is_a_conflict_that_names_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,6 +105,19 @@ def test_a_lost_checkpoint_is_a_conflict_that_names_the_command(capsys: pytest.C
     found = status(capsys)
     assert found["health"] == "conflict"
     assert found["text"].endswith("`penstock checkpoint rebuild FILE` makes it again from the ledger.")
+
+
+def test_a_lost_checkpoint_of_a_query_that_was_adopted_is_put_back_from_a_copy(capsys: pytest.CaptureFixture[str]) -> None:
+    with closing(assemble(Pipeline.from_file("flights.yaml").plan)) as runtime:
+        coordinator = coordinator_of(runtime)
+        coordinator.open(opened_by_this_process(runtime))
+        coordinator.adopt(Adopted(query_id=QueryId("query"), next_batch_id=BatchId(7), reason="", operator="test"))
+    found = status(capsys)
+    assert found["health"] == "conflict"
+    assert found["text"].startswith(
+        "The ledger expects batch 7, but there is no checkpoint. A start would be refused: put a copy"
+    )
+    assert "only if no source reads files" in found["text"]
 
 
 def test_the_command_that_mends_a_lost_checkpoint_is_said_with_the_file(capsys: pytest.CaptureFixture[str]) -> None:
@@ -319,3 +332,20 @@ def test_the_last_error_is_kept_without_secrets_until_a_batch_comes(capsys: pyte
     assert "before the newest entry of the ledger: The login" in " ".join(said(capsys).split())
     Path("state/last-error.json").write_text('{"format": "penstock.last_error", "version": 2}')
     assert last_error("state") is None
+
+
+def test_a_query_that_failed_is_not_running_though_its_process_lives_on(capsys: pytest.CaptureFixture[str]) -> None:
+    """As a notebook's: the driver is this process."""
+    deliver(last_fails=False)
+    spark_planned(2, committed=1)
+    assert "batch 2 is being staged" in said(capsys)
+    note_error("state", Failed("Nothing starts.", remedy="Mend it."), of_start=True)
+    assert "batch 2 is being staged" in said(capsys), "a second query of the process was refused, the first one goes on"
+    note_error("state", Failed("A row has no route.", remedy="Give it one."))
+    shown = " ".join(said(capsys).split())
+    assert "The query has failed. Everything up to batch 1 is decided; the next start runs batch 2 (planned before" in shown
+    assert f"driver none runs: the query has failed; its process {os.getpid()} lives on; it opened" in shown
+    assert "ago: A row has no route. Give it one." in shown
+    assert status(capsys)["failure"]["message"] == "A row has no route."
+    Pipeline.from_file("flights.yaml").recover()
+    assert "batch 2 is being staged" in said(capsys), "a newer run of the process has opened the pipeline"

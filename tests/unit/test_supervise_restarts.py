@@ -4,7 +4,7 @@ import random
 
 import pytest
 
-from penstock.supervise.restarts import Ended, Restarts
+from penstock.supervise.restarts import DriverError, Ended, Restarts
 
 HEALTHY_S = 600.0
 
@@ -26,6 +26,35 @@ def test_what_would_end_in_the_same_way_is_not_started_again(exit_code):
 def test_a_failure_is_tried_some_times(exit_code):
     tried = restarts(most_failures=3)
     assert [tried.pause_s(ended(exit_code)) is None for _ in range(3)] == [False, False, True]
+
+
+def lacks(kind, ran_s=1.0):
+    error = DriverError(kind=kind, message="x", remedy="y", exit_code=1)
+    return Ended(exit_code=1, ran_s=ran_s, error=error)
+
+
+@pytest.mark.parametrize(("kind", "is_tried"), [("DependencyMissing", False), ("PackageNotFound", True), ("StageFailed", True)])
+def test_what_is_not_installed_is_not_tried_again(kind, is_tried):
+    assert (restarts().pause_s(lacks(kind)) is not None) is is_tried
+
+
+def test_a_driver_that_ran_well_had_what_it_needs():
+    assert restarts().pause_s(lacks("DependencyMissing", ran_s=HEALTHY_S)) is not None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        b"",
+        b"{",
+        b'{"error": ',
+        b'{"error": 7}',
+        b'{"error": {"kind": "Failed"}}',
+        b'{"error": {"kind": 1, "message": "", "remedy": "", "exit_code": 1}}',
+    ],
+)
+def test_other_lines_of_a_driver_are_no_errors(line):
+    assert DriverError.of_line(line) is None
 
 
 def test_a_place_that_does_not_answer_is_waited_for_with_growing_pauses():

@@ -8,7 +8,7 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 from penstock.checkpoint.catching_up import CatchUp
 from penstock.checkpoint.entries import entry_ids, parse_commit, parse_offsets
 from penstock.checkpoint.files import LocalFiles
-from penstock.checkpoint.log_reading import matches
+from penstock.checkpoint.hadoop_checksum import matches
 from penstock.checkpoint.source_log import log_offset, logged_in
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.model import Batch, BatchId, SourceName

@@ -9,8 +9,8 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.difference import compare
 from penstock.checkpoint.files import LocalFiles
+from penstock.checkpoint.hadoop_checksum import checksum_name
 from penstock.checkpoint.inspection import Next
-from penstock.checkpoint.log_reading import checksum_name
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId
 from penstock.errors import CheckpointDamaged, Refused

@@ -15,8 +15,8 @@ from tests.upgrade.checkpoint_archives import ARCHIVES, MemoryFiles, content_of
 
 from penstock.checkpoint.act import ACTS
 from penstock.checkpoint.acting import carry_out, undo
+from penstock.checkpoint.hadoop_checksum import matches
 from penstock.checkpoint.inspection import Next
-from penstock.checkpoint.log_reading import matches
 from penstock.checkpoint.repair_plan import plan_repair
 from penstock.checkpoint.state_content import tables_in
 from penstock.checkpoint.verification import verify_files

@@ -1,5 +1,7 @@
 """Savepoints of real checkpoints of every version of Spark: whole, interrupted at every write, deduplicated, damaged, deleted."""
 
+import errno
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -10,15 +12,17 @@ from penstock.checkpoint import savepoint as saved
 from penstock.checkpoint.act_record import Checksum
 from penstock.checkpoint.copying import copy_checkpoint
 from penstock.checkpoint.files import LocalFiles
+from penstock.checkpoint.hadoop_checksum import checksum_file
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
 from penstock.core.model import BatchId, LedgerId, Nonce, PipelineName, Position, QueryId
 from penstock.errors import CheckpointDamaged, Failed, Refused, Usage
 
 GOLDEN = Path(__file__).with_name("golden")
+ROCKSDB = "spark-4.3-unique"
 BY_NAME = pytest.mark.parametrize("archive", ARCHIVES[:: len(ARCHIVES) // 4], ids=lambda path: path.name.removesuffix(".tar.xz"))
 
 
-def made(place: MemoryFiles | LocalFiles, name: str, source: MemoryFiles, *, at_ms: int = 1) -> Savepoint:
+def made(place: MemoryFiles | LocalFiles, name: str, source: MemoryFiles | LocalFiles, *, at_ms: int = 1) -> Savepoint:
     copied = saved.copy_into(place, name, source)
     point = LedgerPoint(
         pipeline=PipelineName("flights"),
@@ -91,6 +95,70 @@ def test_a_damaged_file_of_the_savepoint_before_is_not_linked(tmp_path: Path) ->
     assert next(saved.problems(place, first)) == "first/checkpoint/offsets/7 is not what was copied"
     with pytest.raises(CheckpointDamaged, match="offsets/7 is not what was copied"):
         saved.require_whole(place, first)
+
+
+def unpacked(name: str, directory: Path) -> LocalFiles:
+    files = LocalFiles(directory)
+    for place, data in archived(name).content.items():
+        files.write(place, data)
+    return files
+
+
+def tables_below(directory: Path) -> dict[str, Path]:
+    return {path.name: path for path in directory.rglob("*.sst")}
+
+
+def test_tables_of_rocksdb_are_linked_to_the_checkpoint_and_outlive_it(tmp_path: Path) -> None:
+    source, place = unpacked(ROCKSDB, tmp_path / "checkpoint"), LocalFiles(tmp_path / "savepoints")
+    one = made(place, "a", source)
+    tables = tables_below(tmp_path / "savepoints")
+    assert tables
+    assert all(path.samefile(tables_below(tmp_path / "checkpoint")[name]) for name, path in tables.items())
+    others = [path for path in (tmp_path / "savepoints").rglob("*") if path.is_file() and path.name not in tables]
+    assert {path.stat().st_nlink for path in others} == {1}
+    copied = saved.copy_into(place, "b", source)
+    assert copied.files == one.files
+    assert copied.new_files == 0
+    shutil.rmtree(tmp_path / "checkpoint")
+    assert list(saved.problems(place, one)) == []
+
+
+def test_a_table_of_the_savepoint_before_that_is_no_longer_the_checkpoints_is_read(tmp_path: Path) -> None:
+    """As after a restore, or where the first savepoint was copied: the name alone does not tell that the content is the same."""
+    source, place = unpacked(ROCKSDB, tmp_path / "checkpoint"), LocalFiles(tmp_path / "savepoints")
+    first = made(place, "first", source)
+    for path in tables_below(tmp_path / "checkpoint").values():
+        other = b"\x00" + path.read_bytes()[1:]
+        path.unlink()
+        path.write_bytes(other)
+        for checksum in path.parent.glob(f".{path.name}.crc"):
+            checksum.write_bytes(checksum_file(other))
+    second = made(place, "second", source, at_ms=2)
+    assert {name for name in first.files if first.files[name] != second.files[name] and name.endswith(".sst")}
+    assert list(saved.problems(place, second)) == []
+    assert list(saved.problems(place, first)) == []
+
+
+def test_a_table_that_is_damaged_in_the_checkpoint_makes_no_savepoint(tmp_path: Path) -> None:
+    source, place = unpacked(ROCKSDB, tmp_path / "checkpoint"), LocalFiles(tmp_path / "savepoints")
+    (name, path), *_ = tables_below(tmp_path / "checkpoint").items()
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+    with pytest.raises(CheckpointDamaged, match=f"{name} does not match its checksum"):
+        made(place, "a", source)
+
+
+def test_where_tables_cannot_be_linked_they_are_copied(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    source, place = unpacked(ROCKSDB, tmp_path / "checkpoint"), LocalFiles(tmp_path / "savepoints")
+
+    def refused(*_: object) -> None:
+        raise OSError(errno.EXDEV, "Invalid cross-device link")
+
+    monkeypatch.setattr(Path, "hardlink_to", refused)
+    one = made(place, "a", source)
+    assert {path.stat().st_nlink for path in (tmp_path / "savepoints").rglob("*") if path.is_file()} == {1}
+    assert list(saved.problems(place, one)) == []
 
 
 def test_every_difference_is_a_problem() -> None:

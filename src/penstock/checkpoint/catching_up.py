@@ -11,7 +11,7 @@ from penstock.checkpoint.act import ACTS, Act, Draft, Newest, newest_entries
 from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
 from penstock.checkpoint.entries import NO_OFFSET, Severity, entry_ids, parse_commit, parse_offsets
 from penstock.checkpoint.files import Files, LocalFiles, places_below
-from penstock.checkpoint.log_reading import checksum_file, checksum_name
+from penstock.checkpoint.hadoop_checksum import checksum_file, checksum_name
 from penstock.checkpoint.migration import encoded_entry
 from penstock.checkpoint.rebuilding import FilesByEnd, act_that_makes, places_in_logs, source_log
 from penstock.checkpoint.source_log import logged_in

@@ -5,8 +5,9 @@ any write, does not start as a query, and the same command finishes it.
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from penstock.checkpoint.entries import (
     CommitEntry,
@@ -17,8 +18,8 @@ from penstock.checkpoint.entries import (
     parse_offsets,
     unfinished_act,
 )
-from penstock.checkpoint.files import Files, places_below
-from penstock.checkpoint.log_reading import checksum_name
+from penstock.checkpoint.files import Files, hidden_name, places_below
+from penstock.checkpoint.hadoop_checksum import checksum_name
 from penstock.checkpoint.source_log import entries_in, log_offset
 from penstock.checkpoint.state import operator_ids
 from penstock.checkpoint.state_chain import chains, partition_stores
@@ -44,21 +45,33 @@ class Copy:
     size_bytes: int
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Table:
+    """A table of RocksDB in the target. `verified`: it is certain that it is as Spark wrote it."""
+
+    size_bytes: int
+    verified: bool
+
+
+LinkTable: TypeAlias = Callable[[str], Table | None]
+"""Has a table of RocksDB of the source appear at the same place of the target without copying it. None if that cannot be."""
+
+
 class _Vanished(Exception):
     pass
 
 
-def copy_checkpoint(source: Files, target: Files) -> Copy:
+def copy_checkpoint(source: Files, target: Files, *, link_table: LinkTable = lambda _: None) -> Copy:
     """Copy `source` to the empty place `target`, or finish a copy that was interrupted there; verify it before it can start.
 
     Raises Refused if `target` holds anything else or nothing is committed yet, CheckpointDamaged, Retryable, Failed.
     """
     _require_empty(target)
     target.write("metadata", UNFINISHED)
-    tables = dict[str, int]()
+    tables = dict[str, Table]()
     for _ in range(_ATTEMPTS):
         try:
-            return _attempt(source, target, tables)
+            return _attempt(source, target, tables, link_table)
         except _Vanished:
             continue
     raise Retryable(
@@ -67,17 +80,21 @@ def copy_checkpoint(source: Files, target: Files) -> Copy:
     )
 
 
+def is_empty(target: Files) -> bool:
+    """Return whether nothing is there, or only what a kill left of the first write of a copy."""
+    return set(target.names("")) <= {hidden_name("metadata")}
+
+
 def _require_empty(target: Files) -> None:
-    names = set(target.names(""))
-    if names and target.read("metadata") != UNFINISHED:
+    if not is_empty(target) and target.read("metadata") != UNFINISHED:
         raise Refused(
             f"{target.location} holds something already, and a checkpoint is copied only to an empty place.",
             remedy="Name another place.",
         )
 
 
-def _attempt(source: Files, target: Files, tables: dict[str, int]) -> Copy:
-    """Copy what the newest committed batch needs. `tables`: sizes of the tables of RocksDB that are copied, by their places.
+def _attempt(source: Files, target: Files, tables: dict[str, Table], link_table: LinkTable) -> Copy:
+    """Copy what the newest committed batch needs. `tables`: those of RocksDB that are copied or linked, by their places.
 
     They are most of the state, and what is in one never changes, so an attempt only copies those that came since the last one:
     else it would have to be faster than the query removes files. Entries of the logs are read first, since each batch removes
@@ -94,16 +111,24 @@ def _attempt(source: Files, target: Files, tables: dict[str, int]) -> Copy:
     _remove_others(target, {*places, "metadata"})
     for gone in tables.keys() - set(places):
         del tables[gone]
-    size_bytes = len(metadata) + sum(tables.values())
-    for place in (one for one in places if one not in tables):
-        data = logs[place] if place in logs else _read(source, place)
-        target.write(place, data)
-        size_bytes += len(data)
+    size_bytes = len(metadata)
+    for place in places:
         if place.endswith(".sst"):
-            tables[place] = len(data)
-    _require_verified(source, target)
+            if place not in tables:
+                tables[place] = link_table(place) or Table(size_bytes=_copied(source, target, place), verified=False)
+            size_bytes += tables[place].size_bytes
+        else:
+            size_bytes += _copied(source, target, place, logs.get(place))
+    _require_verified(source, target, but={place for place, table in tables.items() if table.verified})
     target.write("metadata", metadata)  # from here on Spark can start there
     return Copy(source=source.location, target=target.location, batch_id=batch_id, files=len(places) + 1, size_bytes=size_bytes)
+
+
+def _copied(source: Files, target: Files, place: str, data: bytes | None = None) -> int:
+    """Copy one file, of which `data` may have been read already. Return its size."""
+    content = _read(source, place) if data is None else data
+    target.write(place, content)
+    return len(content)
 
 
 def _newest_committed(source: Files) -> BatchId:
@@ -197,10 +222,10 @@ def _remove_others(target: Files, places: set[str]) -> None:
             target.delete(place)
 
 
-def _require_verified(source: Files, target: Files) -> None:
+def _require_verified(source: Files, target: Files, *, but: Set[str]) -> None:
     wrong = [
         finding
-        for finding in verify_files(target).findings
+        for finding in verify_files(target, but=but).findings
         if finding.file != "metadata" and finding.severity.value != "harmless"
     ]
     if wrong:

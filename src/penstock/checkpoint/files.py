@@ -12,10 +12,11 @@ from penstock.blob import BlobStore, open_store
 from penstock.blob.url import is_blob
 from penstock.errors import Retryable, Usage
 from penstock.support.filesystem_errors import translate_os_errors
-from penstock.support.private_files import create_durably, sync_directory
+from penstock.support.private_files import create_durably, sync_directory, sync_file
 from penstock.support.secret import scheme_only
 
 T = TypeVar("T")
+_BLOCK_BYTES = 1 << 20
 _TAG = "checkpoint"
 """What is noted on copied objects."""
 
@@ -97,7 +98,8 @@ class LocalFiles:
         with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
             create_durably(path.parent)
             hidden = _hidden(path)
-            with hidden.open("wb") as file:
+            hidden.unlink(missing_ok=True)  # it may be a link, and would be written through
+            with hidden.open("xb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -112,21 +114,45 @@ class LocalFiles:
                 path.unlink()
                 sync_directory(path.parent)
 
-    def link(self, name: str, original: str) -> bool:
-        """Make `name` a hard link to another file here, durably. Return whether the file system can."""
+    def link(self, name: str, original: str, *, of: "LocalFiles | None" = None) -> bool:
+        """Make `name` a hard link to another file, here or in `of`, durably with its content. Return whether that can be."""
         path = self._root / name
         with translate_os_errors(Retryable, f"{path} cannot be written", then=", then try again."):
-            path.parent.mkdir(parents=True, exist_ok=True)
+            create_durably(path.parent)
             hidden = _hidden(path)
             hidden.unlink(missing_ok=True)
             try:
-                hidden.hardlink_to(self._root / original)
+                hidden.hardlink_to((of or self)._root / original)
+                if of is not None:
+                    sync_file(hidden)  # which Spark does not
             except OSError:
+                hidden.unlink(missing_ok=True)
                 return False
             hidden.replace(path)
             hidden.unlink(missing_ok=True)  # a rename between two names of one file does nothing
             sync_directory(path.parent)
         return True
+
+    def is_link(self, name: str, original: str) -> bool:
+        """Return whether two files here are one."""
+
+        def identity(path: Path) -> tuple[int, int]:
+            found = path.stat()
+            return found.st_dev, found.st_ino
+
+        first, second = (self._read(one, identity) for one in (name, original))
+        return first is not None and first == second
+
+    def blocks(self, name: str) -> Iterator[memoryview]:
+        """Yield the content of a file block by block, each valid until the next one: no copy of a large file is made."""
+        path = self._root / name
+        with (
+            translate_os_errors(Retryable, f"{path} cannot be read", then=", then try again."),
+            path.open("rb", buffering=0) as file,
+        ):
+            block = memoryview(bytearray(_BLOCK_BYTES))
+            while size := file.readinto(block):
+                yield block[:size]
 
     def remove_empty(self, folder: str) -> None:
         """Remove a directory and those below it, all of which are empty."""
@@ -138,7 +164,12 @@ class LocalFiles:
 
 def _hidden(path: Path) -> Path:
     """Return where a file is written before it is renamed to `path`; a kill can leave it."""
-    return path.parent / f".{path.name}.copying"
+    return path.parent / hidden_name(path.name)
+
+
+def hidden_name(name: str) -> str:
+    """Return the name under which a file is written in a directory before it gets its own."""
+    return f".{name}.copying"
 
 
 def places_below(files: Files, folder: str) -> Iterator[str]:

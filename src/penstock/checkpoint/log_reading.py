@@ -2,8 +2,6 @@
 
 import itertools
 import re
-import struct
-import zlib
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -26,6 +24,7 @@ from penstock.checkpoint.entries import (
     restore_or_run_again,
 )
 from penstock.checkpoint.files import Files
+from penstock.checkpoint.hadoop_checksum import checksum_name, matches
 from penstock.core.model import BatchId
 
 _READ_AT_ONCE = 16
@@ -141,40 +140,6 @@ _NO_METADATA = Anomaly(
     remedy="Put it back from a copy, or have it written again: `penstock checkpoint repair FILE --yes` takes the query id from "
     "the ledger of the pipeline FILE; with `--query-id ID` it needs none.",
 )
-
-
-_MAGIC = b"crc\0"
-_HEADER = struct.Struct(">4si")
-_CHUNK_BYTES = 512
-
-
-def checksum_name(name: str) -> str:
-    """Return the name of a file's checksum file: `offsets/.3.crc` for `offsets/3`."""
-    folder, slash, file = name.rpartition("/")
-    return f"{folder}{slash}.{file}.crc"
-
-
-def matches(data: bytes, checksum: bytes) -> bool:
-    """Return whether `data` matches the content of its checksum file."""
-    if len(checksum) < _HEADER.size:
-        return False
-    magic, chunk_bytes = _HEADER.unpack_from(checksum)
-    if magic != _MAGIC or chunk_bytes <= 0:
-        return False
-    chunks = (data[start : start + chunk_bytes] for start in range(0, len(data), chunk_bytes))
-    return checksum[_HEADER.size :] == b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
-
-
-def checksum_file(data: bytes) -> bytes:
-    """Return the content of the checksum file of `data`, as Hadoop's local file system writes it."""
-    chunks = (data[start : start + _CHUNK_BYTES] for start in range(0, len(data), _CHUNK_BYTES))
-    return _HEADER.pack(_MAGIC, _CHUNK_BYTES) + b"".join(struct.pack(">I", zlib.crc32(chunk)) for chunk in chunks)
-
-
-def is_whole_checksum(checksum: bytes) -> bool:
-    """Return whether a checksum file of Hadoop is complete in itself, whatever it says of its file."""
-    whole_chunks = len(checksum) > _HEADER.size and len(checksum) % 4 == 0
-    return whole_chunks and _HEADER.unpack_from(checksum) == (_MAGIC, _CHUNK_BYTES)
 
 
 _CHECKSUM = re.compile(r"\.(.+)\.crc")

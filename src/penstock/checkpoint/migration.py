@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from penstock.checkpoint.act import Act, Draft, newest_entries
 from penstock.checkpoint.entries import NO_OFFSET, OffsetsEntry, Severity, Unreadable, entry_ids, parse_offsets
 from penstock.checkpoint.files import Files, places_below
-from penstock.checkpoint.log_reading import checksum_name
+from penstock.checkpoint.hadoop_checksum import checksum_name
 from penstock.checkpoint.verification import verify_files
 from penstock.core.model import BatchId, Json, SourceName
 from penstock.errors import CheckpointDamaged, Refused

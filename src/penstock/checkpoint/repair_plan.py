@@ -12,8 +12,8 @@ from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
 from penstock.checkpoint.copying import UNFINISHED
 from penstock.checkpoint.entries import NO_OFFSET, OffsetsEntry, Severity, Unreadable, entry_ids, parse_offsets
 from penstock.checkpoint.files import Files
+from penstock.checkpoint.hadoop_checksum import checksum_name, is_whole_checksum, matches
 from penstock.checkpoint.leftovers import lost_files, remove_leftovers
-from penstock.checkpoint.log_reading import checksum_name, is_whole_checksum, matches
 from penstock.checkpoint.rewind_plan import remove_with_checksum
 from penstock.checkpoint.source_log import entries_in, log_offset
 from penstock.checkpoint.verification import Verification, verify_files

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from penstock.checkpoint.act import Act, Draft, newest_entries
 from penstock.checkpoint.entries import Unreadable, entry_ids, parse_commit, parse_offsets
 from penstock.checkpoint.files import Files
+from penstock.checkpoint.hadoop_checksum import checksum_name
 from penstock.checkpoint.inspection import Next
-from penstock.checkpoint.log_reading import checksum_name
 from penstock.checkpoint.source_log import entries_in, kind_of, log_offset
 from penstock.checkpoint.source_rewind import rewind_source
 from penstock.checkpoint.state import operator_ids
@@ -68,6 +68,12 @@ def possible_batches(files: Files) -> Iterator[BatchId]:
 
 
 def _require_possible(files: Files, to_batch: BatchId) -> None:
+    if not any(entry_ids(files.names(log)) for log in ("offsets", "commits")):
+        raise Refused(
+            f"The checkpoint {files.location} cannot go back to the end of batch {to_batch}: it holds no batch.",
+            remedy="If it was lost, `penstock checkpoint rebuild FILE` makes it again from the ledger; if no batch has run yet, "
+            "there is nothing to take back.",
+        )
     before = [f"offsets/{to_batch - 1}"] if to_batch > 0 else []  # Spark reads the two newest
     for place in (*before, f"offsets/{to_batch}", f"commits/{to_batch}"):
         if files.size_bytes(place) is None:

@@ -5,20 +5,25 @@ NAME/checkpoint/…      the copy, a cut at a committed batch
 NAME/savepoint.json    the manifest, written last: without it there is no savepoint
 ```
 
-In a directory, a file that the savepoint made last has with the same content is a hard link to it. Every savepoint has names of
-its own for all of its files, so deleting one takes nothing from another.
+In a directory, a file that the savepoint made last has with the same content is a hard link to it. A table of RocksDB never
+changes, and is a hard link to that of the checkpoint, if both are on one file system. Every savepoint has names of its own for
+all of its files, so neither the query nor the end of another savepoint takes anything from it.
 """
 
+import hashlib
 import re
+import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from penstock.checkpoint.act import Act, Draft, Newest, newest_entries
 from penstock.checkpoint.act_record import CHECKSUM, Checksum, checksum_of
-from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
+from penstock.checkpoint.copying import UNFINISHED, Table, copy_checkpoint
 from penstock.checkpoint.entries import parse_query_id
 from penstock.checkpoint.files import Files, LocalFiles, places_below
+from penstock.checkpoint.hadoop_checksum import checksum_name, crc32_in
 from penstock.checkpoint.verification import verify_files
 from penstock.core.codec.document import decode, encode_document
 from penstock.core.codec.entry import TOTALS
@@ -28,6 +33,7 @@ from penstock.core.model import BatchId, LedgerId, Nonce, PipelineName, Position
 from penstock.errors import CheckpointDamaged, Failed, FormatTooNew, LedgerMismatch, Refused, Usage
 
 _FILE = FaultPoint("savepoint.file", "One file of a savepoint is written, or linked.")
+_LINK = FaultPoint("savepoint.link", "One table of RocksDB is linked to that of the checkpoint.")
 _MANIFEST = FaultPoint("savepoint.manifest", "The manifest of a savepoint is written: from here on it exists.")
 _FORGET = FaultPoint("savepoint.forget", "The manifest of a savepoint is removed: from here on it does not exist.")
 
@@ -112,8 +118,11 @@ def the(place: Files, name: str) -> Savepoint:
     """Return the savepoint of that name. Raises Failed if there is none, and what `find` raises."""
     found = find(place, name)
     if found is None:
-        names = ", ".join(one.name for one in savepoints_in(place)) or "none"
-        raise Failed(f"{place.location} has no savepoint {name!r}: it has {names}.", remedy="Name one of these.")
+        names = ", ".join(one.name for one in savepoints_in(place))
+        raise Failed(
+            f"{place.location} has no savepoint {name!r}: it has {names or 'none'}.",
+            remedy="Name one of these." if names else "If savepoints were made in another place, give it with --to PLACE.",
+        )
     return found
 
 
@@ -150,7 +159,7 @@ def copy_into(place: Files, name: str, source: Files) -> Copied:
     target = _Target(place, f"{name}/checkpoint", earlier[-1] if earlier else None)
     if target.read("metadata") is not None:
         target.write("metadata", UNFINISHED)
-    copied = copy_checkpoint(source, target)
+    copied = copy_checkpoint(source, target, link_table=partial(target.link_table, source))
     return Copied(
         batch_id=copied.batch_id,
         query_id=QueryId(parse_query_id(target.read("metadata") or b"")),
@@ -225,9 +234,14 @@ def delete(place: Files, name: str) -> int:
         place.delete(f"{name}/savepoint.json")
     for one in places:
         place.delete(one)
+    remove_directories(place, name)
+    return len(places)
+
+
+def remove_directories(place: Files, name: str) -> None:
+    """Remove the directories of a savepoint that has no file any more: a kill can leave them."""
     if isinstance(place, LocalFiles):
         place.remove_empty(name)
-    return len(places)
 
 
 class Below:
@@ -286,6 +300,31 @@ class _Target(Below):
                 super().write(name, data)
                 self.copied[name] = len(data)
 
+    def link_table(self, source: Files, name: str) -> Table | None:
+        """Link a table of RocksDB to that of `source`; None if it has to be copied.
+
+        One that the earlier savepoint has in common with `source` is not read: it is the same file.
+        """
+        files = self._files
+        if not isinstance(files, LocalFiles) or not isinstance(source, LocalFiles):
+            return None
+        with _LINK.around():
+            if not files.link(self._at(name), name, of=source):
+                return None
+            checksum, is_verified = self._known(files, name), True
+            if checksum is None:
+                checksum, is_verified = _read_once(files, self._at(name), source, name)
+                self.copied[name] = checksum.size_bytes
+            self.written[name] = checksum
+        return Table(size_bytes=checksum.size_bytes, verified=is_verified)
+
+    def _known(self, files: LocalFiles, name: str) -> Checksum | None:
+        """Return the checksum of a linked file if the earlier savepoint has the same one, which was verified then."""
+        earlier = self._earlier
+        if earlier is None or not files.is_link(self._at(name), f"{earlier.name}/checkpoint/{name}"):
+            return None
+        return earlier.files.get(name)
+
     def _linked(self, name: str, data: bytes) -> bool:
         """Link the earlier savepoint's file if its bytes are the same: its checksum alone does not tell that they still are."""
         earlier, files = self._earlier, self._files
@@ -293,3 +332,14 @@ class _Target(Below):
             return False
         original = f"{earlier.name}/checkpoint/{name}"
         return files.read(original) == data and files.link(self._at(name), original)
+
+
+def _read_once(files: LocalFiles, place: str, source: Files, name: str) -> tuple[Checksum, bool]:
+    """Return the checksum of a file, and whether its content is what its checksum in `source` says."""
+    sha256, crc32, size_bytes = hashlib.sha256(), 0, 0
+    for block in files.blocks(place):
+        sha256.update(block)
+        crc32 = zlib.crc32(block, crc32)
+        size_bytes += len(block)
+    expected = crc32_in(source.read(checksum_name(name)) or b"", size_bytes=size_bytes)
+    return Checksum(sha256=sha256.hexdigest(), size_bytes=size_bytes), crc32 == expected

@@ -5,7 +5,8 @@ from collections.abc import Iterator, Mapping
 
 from penstock.checkpoint.entries import RESTORE, Anomaly, Severity, Unreadable
 from penstock.checkpoint.files import Files
-from penstock.checkpoint.log_reading import Logs, checksum_name, matches
+from penstock.checkpoint.hadoop_checksum import checksum_name, matches
+from penstock.checkpoint.log_reading import Logs
 from penstock.checkpoint.source_log import entries_in, kind_of, log_offset
 
 

@@ -3,7 +3,7 @@
 import json
 
 from penstock.checkpoint.act import Draft
-from penstock.checkpoint.log_reading import checksum_name
+from penstock.checkpoint.hadoop_checksum import checksum_name
 from penstock.checkpoint.source_log import entries_in
 from penstock.errors import Refused
 

@@ -1,12 +1,13 @@
 """Checks of a query's state what the next start reads: the chain of every partition, its schema and its metadata."""
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from concurrent.futures import ThreadPoolExecutor
 
 from penstock.checkpoint.entries import RESTORE, Anomaly, Severity, Unreadable
 from penstock.checkpoint.files import Files
-from penstock.checkpoint.log_reading import Logs, checksum_name, matches
+from penstock.checkpoint.hadoop_checksum import checksum_name, matches
+from penstock.checkpoint.log_reading import Logs
 from penstock.checkpoint.state import operator_ids
 from penstock.checkpoint.state_chain import PartitionStore, chains, partition_stores
 from penstock.checkpoint.state_content import require_spark_checksum, require_whole
@@ -16,10 +17,10 @@ from penstock.core.model import BatchId
 _READ_AT_ONCE = 8
 
 
-def state_anomalies(files: Files, logs: Logs, version: int) -> Iterator[Anomaly]:
+def state_anomalies(files: Files, logs: Logs, version: int, *, but: Set[str] = frozenset()) -> Iterator[Anomaly]:
     """Yield an anomaly for each file that version `version` is loaded from and that is missing or damaged.
 
-    Reads those files whole. Other versions are not read: no start needs them, unless it is rewound.
+    Reads those files whole, `but` not these. Other versions are not read: no start needs them, unless it is rewound.
     """
     stores = list(partition_stores(files))
     yield from _versions_ahead(stores, max(logs.planned, default=-1) + 1)
@@ -33,7 +34,7 @@ def state_anomalies(files: Files, logs: Logs, version: int) -> Iterator[Anomaly]
                 message = f"{missing.place} {missing}. Version {version} of {who} is loaded from it."
                 yield Anomaly(place=missing.place, severity=Severity.STOPS, message=message, remedy=RESTORE)
     places += [place for operator_id in operator_ids(files) for place in descriptions(files, operator_id)]
-    yield from _damaged(files, places)
+    yield from _damaged(files, [place for place in places if place not in but])
     yield from _without_schema(files, stores)
 
 

@@ -7,6 +7,7 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 
+import google_crc32c
 import pyarrow as pa
 import xxhash
 
@@ -107,28 +108,11 @@ def require_spark_checksum(data: bytes, checksum: bytes) -> None:
         raise Unreadable("has a checksum file that is cut off or changed")
     if expected.get("mainFileSize") != len(data) or expected.get("algorithm") != "CRC32C":
         raise Unreadable(f"has {len(data)} bytes, and its checksum file says {expected.get('mainFileSize')}")
-    if expected.get("value") != _signed(crc32c(data)):
+    if expected.get("value") != _signed(google_crc32c.value(data)):
         raise Unreadable("does not match Spark's checksum file")
 
 
 _CHECKSUM_FIELDS = {"algorithm", "value", "mainFileSize", "timestampMs", "creator"}
-
-
-def crc32c(data: bytes) -> int:
-    """Return the checksum CRC-32C (Castagnoli) of `data`."""
-    value = 0xFFFFFFFF
-    for byte in data:
-        value = _CRC32C[(value ^ byte) & 0xFF] ^ (value >> 8)
-    return value ^ 0xFFFFFFFF
-
-
-def _table_entry(byte: int) -> int:
-    for _ in range(8):
-        byte = (byte >> 1) ^ (0x82F63B78 if byte & 1 else 0)
-    return byte
-
-
-_CRC32C = [_table_entry(byte) for byte in range(256)]
 
 
 def _signed(value: int) -> int:

@@ -1,6 +1,6 @@
 """Verifies a checkpoint: everything that `inspect` sees, and the content of every file that the next start reads."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from penstock.checkpoint.entries import Anomaly, Severity
@@ -48,15 +48,16 @@ def verify_checkpoint(path: str, *, options: Mapping[str, str] | None = None) ->
     return verify_files(open_files(path, options=options))
 
 
-def verify_files(files: Files) -> Verification:
+def verify_files(files: Files, *, but: Set[str] = frozenset()) -> Verification:
     """Verify a checkpoint whose files are already open.
 
-    Reads both logs, and of source logs and state what the next start reads. Raises Retryable, Failed.
+    Reads both logs, and of source logs and state what the next start reads, `but` not those files of the state. Raises
+    Retryable, Failed.
     """
     logs = read_logs(files)
     inspection = inspect_logs(files, logs)
     version = next_state_version(logs)
-    found = [*inspection.anomalies, *_deep_anomalies(files, logs, version)]
+    found = [*inspection.anomalies, *_deep_anomalies(files, logs, version, but)]
     findings = tuple(_finding(anomaly) for anomaly in _once_each_place(found))
     starts = all(finding.severity is not Severity.STOPS for finding in findings)
     return Verification(
@@ -76,10 +77,10 @@ def next_state_version(logs: Logs) -> int:
     return newest + 1 if newest in logs.committed else newest
 
 
-def _deep_anomalies(files: Files, logs: Logs, version: int) -> Iterator[Anomaly]:
+def _deep_anomalies(files: Files, logs: Logs, version: int, but: Set[str]) -> Iterator[Anomaly]:
     yield from contradictions(logs)
     yield from source_anomalies(files, logs)
-    yield from state_anomalies(files, logs, version)
+    yield from state_anomalies(files, logs, version, but=but)
 
 
 def _once_each_place(found: list[Anomaly]) -> Iterator[Anomaly]:

@@ -34,7 +34,7 @@ from penstock.cli import (
     supervise,
     verify,
 )
-from penstock.cli.output import name_file, show_error, traceback_of
+from penstock.cli.output import name_file, show_error, traceback_of, with_file
 from penstock.errors import PenstockError, Usage
 from penstock.support.printable import printable
 from penstock.support.secret import scrub
@@ -57,10 +57,10 @@ app = typer.Typer(
 
 
 class SafeFormatter(logging.Formatter):
-    """Formats log messages that no handler takes for the terminal, without secrets and control characters."""
+    """Formats log messages that no handler takes for the terminal: with the pipeline file in commands, without secrets."""
 
     def format(self, record: logging.LogRecord) -> str:
-        return printable(scrub(super().format(record)))
+        return printable(with_file(scrub(super().format(record))))
 
 
 def _print_version(wanted: bool) -> None:  # noqa: FBT001 - called by typer
@@ -176,7 +176,7 @@ def _run(words: Sequence[str], *, detail: _Detail, as_json: bool) -> int:
     except PenstockError as error:
         return _ended(error, detail=detail, as_json=as_json)
     except _CommandLineError as error:
-        return _ended(_usage(error), detail=_Detail(tracebacks=False, values=False), as_json=as_json)
+        return _wrong(error, as_json=as_json)
     except (KeyboardInterrupt, typer.Abort):
         sys.stderr.write("interrupted\n")
         return _INTERRUPTED
@@ -194,6 +194,14 @@ def _ended(error: PenstockError, *, detail: _Detail, as_json: bool) -> int:
         sys.stderr.write(traceback_of(raised, values=detail.values))
     show_error(error, as_json=as_json)
     return error.exit_code
+
+
+def _wrong(error: BaseException, *, as_json: bool) -> int:
+    """Show a mistake in the command line and return its exit code. A group without a verb has shown its help, and no message."""
+    usage = _usage(error)
+    if not usage.message:
+        return usage.exit_code
+    return _ended(usage, detail=_Detail(tracebacks=False, values=False), as_json=as_json)
 
 
 def _usage(error: BaseException) -> PenstockError:

@@ -8,6 +8,7 @@ from rich.text import Text
 
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
 from penstock.cli.output import console, show
+from penstock.core.model import SinkName
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -33,6 +34,9 @@ def backfill(
     meanwhile. It is fenced (exit code 4) only if it delivers to the sink already, or the sink may put rows aside.
     """
     chosen = pipeline(file, overrides)
+    from penstock.run.startable import require_fillable
+
+    require_fillable(chosen.settings, SinkName(sink))  # before a minute of starting Spark
     log = SparkLog(chosen.settings.home, name="backfill")  # beside that of a driver
     shown = None if as_json else _Shown()
     if debugging(context):
@@ -57,7 +61,8 @@ class _Shown:
 
 def _text(found: "Backfill") -> RenderableType:
     batches = formatting.counted(found.batches, "batch", "batches")
-    span = "" if not found.batches else f" ({found.first_batch_id} to {found.last_batch_id})"
+    first, last = found.first_batch_id, found.last_batch_id
+    span = "" if not found.batches else f" (batch {first})" if first == last else f" ({first} to {last})"
     joins = f"It takes part in the pipeline from batch {found.joins_at} on."
     if found.done and found.generation is not None and not found.fences and not found.joined:
         joins = "It takes part from the next start on. If batches were delivered by then, call this once more beside that run."

@@ -75,8 +75,14 @@ def _report(report: "CheckReport") -> RenderableType:
     weak = set(report.too_weak)
     claims = []
     for claim in report.claims:
-        style = "bold red" if claim in weak else "green" if claim.guarantee.value == "exactly_once" else "yellow"
-        claims.append((claim.subject, Text(claim.guarantee.value, style), _reason(claim)))
+        style = (
+            "bold red"
+            if claim in weak or claim.may_lose_rows
+            else "green"
+            if claim.guarantee.value == "exactly_once"
+            else "yellow"
+        )
+        claims.append((claim.subject, Text(claim.allows, style), _reason(claim)))
     parts: list[RenderableType] = [_verdict(report)]
     parts += [_failures(report)] * bool(report.too_weak or report.causes)
     parts += _changes(report.preflight)
@@ -99,13 +105,16 @@ def _is_fine(finding: "Finding") -> bool:
 
 def _verdict(report: "CheckReport") -> Text:
     """Return whether a start would work, and how many things keep it from working."""
-    broken = sum(change.verdict.value == "breaks" for change in report.preflight.changes)
-    wrong = len(report.too_weak) + len(report.causes) + broken
+    broken = [change.reason for change in report.preflight.changes if change.verdict.value == "breaks"]
+    others = [reason for reason in broken if not any(cause.message in reason for cause in report.causes)]
+    wrong = len(report.too_weak) + len(report.causes) + len(others)
     state = (f"NOT ready: {formatting.counted(wrong, 'thing')} must be mended before a start", "bold red")
     both = f"It demands {report.demanded.value} and gives {report.given.value}"
     refused = ": a start would be refused." if report.too_weak else "."
+    losing = [claim.subject for claim in report.claims if claim.may_lose_rows]
+    lost = (f"\nRows can be lost unseen: {', '.join(losing)}.", "bold red") if losing else ""
     return Text.assemble(
-        (report.pipeline, "bold"), "  ", ("ready to start", "bold green") if report.ok else state, "\n", both, refused
+        (report.pipeline, "bold"), "  ", ("ready to start", "bold green") if report.ok else state, "\n", both, refused, lost
     )
 
 
@@ -137,7 +146,7 @@ def _meaning(change: "PipelineChange") -> Text:
     values = "removed" if change.now is None else "added"
     if not is_whole:
         values = f"{_short(change.before)} -> {_short(change.now)}"
-    text = Text.assemble((f"{values}\n", "dim"), change.reason)
+    text = Text.assemble((f"{values}\n", "dim"), with_file(change.reason))
     if change.action:
         text.append(f"\n{with_file(change.action)}", "bold")
     return text
@@ -151,7 +160,8 @@ def _short(value: str | None) -> str:
 def _failures(report: "CheckReport") -> RenderableType:
     """Render each part that is too weak, and each cause of failures once with all that it concerns."""
     weak = (
-        Text.assemble((claim.subject, "bold"), f" gives {claim.guarantee.value}. ", _reason(claim)) for claim in report.too_weak
+        Text.assemble((claim.subject, "bold"), f"{'' if claim.may_lose_rows else ' gives'} {claim.allows}. ", _reason(claim))
+        for claim in report.too_weak
     )
     causes = (_cause(cause.subjects, cause.message) for cause in report.causes)
     numbered = ((Text(str(number), "bold red"), text) for number, text in enumerate((*weak, *causes), start=1))
@@ -160,8 +170,8 @@ def _failures(report: "CheckReport") -> RenderableType:
 
 def _cause(subjects: Sequence[str], message: str) -> Text:
     if len(subjects) == 1:
-        return Text.assemble((subjects[0], "bold"), f": {message}")
-    return Text.assemble(message, (f"\nconcerns {'; '.join(subjects)}", "dim"))
+        return Text.assemble((subjects[0], "bold"), f": {with_file(message)}")
+    return Text.assemble(with_file(message), (f"\nconcerns {'; '.join(subjects)}", "dim"))
 
 
 def _reason(claim: "Claim") -> Text:

@@ -1,5 +1,6 @@
 """`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java. Acts are in `checkpoint_acts`."""
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -8,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import Json
+from penstock.cli.opening import Json, OtherOverrides, Overrides
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
@@ -38,34 +39,36 @@ _NAME_ONE = "Name a checkpoint directory or a pipeline file."
 _STYLES = {"stops": "bold red", "loses": "bold yellow", "harmless": "dim"}
 
 
-def inspect(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
+def inspect(*, path: CheckpointPath, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """What the checkpoint holds: query, batches, sources with offsets, state, and everything that is odd about it.
 
     Exit code 5 if the query cannot run on it: Spark does not start, or fails in its first batch.
     """
     from penstock.checkpoint.inspection import Next
 
-    found = _inspected(path, option)
+    found = _inspected(path, option, overrides)
     show(found, as_json=as_json, text=_inspection)
     if found.outlook.next in {Next.FAIL, Next.REPEAT}:
         raise typer.Exit(DIFFERENCE)
 
 
-def explain(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
+def explain(*, path: CheckpointPath, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """What the next start of the query does with this checkpoint, and why, in sentences."""
     from penstock.checkpoint.explanation import explain as explain_inspection
 
-    show(explain_inspection(_inspected(path, option)), as_json=as_json, text=_explanation)
+    show(explain_inspection(_inspected(path, option, overrides)), as_json=as_json, text=_explanation)
 
 
-def _inspected(path: str, given: Sequence[str] | None) -> "Inspection":
+def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] | None) -> "Inspection":
     from penstock.checkpoint.inspection import inspect_checkpoint
 
-    place, options = place_of(path, given)
+    place, options = place_of(path, given, overrides)
     return inspect_checkpoint(place, options=options)
 
 
-def place_of(path: str, given: Sequence[str] | None, *, is_new: bool = False) -> tuple[str, Mapping[str, str] | None]:
+def place_of(
+    path: str, given: Sequence[str] | None, overrides: Sequence[str] | None = None, *, is_new: bool = False
+) -> tuple[str, Mapping[str, str] | None]:
     """Return where the checkpoint is that a person named, with the options of its store. Raises Usage."""
     from penstock.spec.load import load
     from penstock.spec.location import Checkpoint
@@ -74,16 +77,30 @@ def place_of(path: str, given: Sequence[str] | None, *, is_new: bool = False) ->
     if not all(key and equals for key, equals, _ in pairs):
         raise Usage("`--option` should be KEY=VALUE, found a text without KEY or =.", remedy="Write --option region=eu-west-1.")
     options = {key: value for key, _, value in pairs}
-    if path.endswith(PIPELINE_FILES):
-        name_file(path)
-        place = load(path).checkpoint
+    if is_pipeline_file(path, overrides):
+        name_file(None if overrides else path)
+        place = load(path, overrides or ()).checkpoint
         return place.url, {**place.options, **options}
     if "://" in path:
-        place = Checkpoint(url=path, options=options)
+        try:
+            place = Checkpoint(url=path, options=options)
+        except Usage as mistake:
+            found = mistake.message.removeprefix("Checkpoint: ")
+            raise Usage(re.sub("^url ", "PATH ", found), remedy=mistake.remedy) from None
         return place.url, place.options
     if not is_new:
         _require_checkpoint(Path(path))
     return path, None
+
+
+def is_pipeline_file(path: str, overrides: Sequence[str] | None) -> bool:
+    """Return whether a pipeline file was named, and not its checkpoint. Raises Usage for a checkpoint with `--set`."""
+    if overrides and not path.endswith(PIPELINE_FILES):
+        raise Usage(
+            f"`--set` replaces values of a pipeline file, found the checkpoint {path}.",
+            remedy="Name the pipeline file in its place (.yaml), or leave --set out.",
+        )
+    return path.endswith(PIPELINE_FILES)
 
 
 def _require_checkpoint(directory: Path) -> None:
@@ -104,7 +121,14 @@ OtherOptions = Annotated[
 
 
 def diff(
-    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+    *,
+    path: CheckpointPath,
+    other: OtherPath,
+    option: Options = None,
+    other_option: OtherOptions = None,
+    overrides: Overrides = None,
+    other_overrides: OtherOverrides = None,
+    as_json: Json = False,
 ) -> None:
     """What one checkpoint knows that the other does not, batch by batch: offsets, commits, input files, versions of state.
 
@@ -113,7 +137,8 @@ def diff(
     from penstock.checkpoint.difference import compare
     from penstock.checkpoint.files import open_files
 
-    (first, options), (second, other_options) = place_of(path, option), place_of(other, other_option)
+    first, options = place_of(path, option, overrides)
+    second, other_options = place_of(other, other_option, other_overrides)
     found = compare(open_files(first, options=options), open_files(second, options=other_options))
     show(found, as_json=as_json, text=_difference)
     if not found.same:
@@ -128,7 +153,14 @@ def _difference(found: "Difference") -> RenderableType:
 
 
 def copy(
-    *, path: CheckpointPath, other: OtherPath, option: Options = None, other_option: OtherOptions = None, as_json: Json = False
+    *,
+    path: CheckpointPath,
+    other: OtherPath,
+    option: Options = None,
+    other_option: OtherOptions = None,
+    overrides: Overrides = None,
+    other_overrides: OtherOverrides = None,
+    as_json: Json = False,
 ) -> None:
     """Copy a checkpoint to OTHER, an empty place in any store, also while its query runs; verified before it can be started.
 
@@ -137,7 +169,8 @@ def copy(
     from penstock.checkpoint.copying import copy_checkpoint
     from penstock.checkpoint.files import open_files
 
-    (first, options), (second, other_options) = place_of(path, option), place_of(other, other_option, is_new=True)
+    first, options = place_of(path, option, overrides)
+    second, other_options = place_of(other, other_option, other_overrides, is_new=True)
     copied = copy_checkpoint(open_files(first, options=options), open_files(second, options=other_options))
     show(copied, as_json=as_json, text=_copy)
 
@@ -147,14 +180,14 @@ def _copy(copied: "Copy") -> RenderableType:
     return Text(f"{what}\nA query that starts there goes on with batch {copied.batch_id + 1}.")
 
 
-def verify(*, path: CheckpointPath, option: Options = None, as_json: Json = False) -> None:
+def verify(*, path: CheckpointPath, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """Whether Spark can go on from the checkpoint exactly: both logs, and every file that the next start reads.
 
     Exit code 5 if it cannot; every finding is printed with its consequence and remedy.
     """
     from penstock.checkpoint.verification import verify_checkpoint
 
-    place, options = place_of(path, option)
+    place, options = place_of(path, option, overrides)
     found = verify_checkpoint(place, options=options)
     show(found, as_json=as_json, text=_verification)
     if not found.ok:

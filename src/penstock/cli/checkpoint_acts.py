@@ -12,7 +12,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.check import working
-from penstock.cli.checkpoint import PIPELINE_FILES, CheckpointPath, Options, place_of
+from penstock.cli.checkpoint import CheckpointPath, Options, is_pipeline_file, place_of
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline, quiet_session
 from penstock.cli.output import show
 from penstock.cli.savepoint import Options as PlaceOptions
@@ -44,6 +44,7 @@ def rewind(
     yes: Yes = False,
     undo: Undo = False,
     option: Options = None,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Take both logs, the logs of sources and the state back to the end of batch N. Spark then plans batch N + 1 anew.
@@ -53,13 +54,13 @@ def rewind(
     if (to_batch is None) is not undo:
         raise Usage("`checkpoint rewind` takes one of --to-batch N and --undo.", remedy="Name the newest batch that is to stay.")
     if to_batch is None:
-        _undo(path, option, verb="rewind", yes=yes, as_json=as_json)
+        _undo(path, option, overrides, verb="rewind", yes=yes, as_json=as_json)
         return
     number = BatchId(to_batch)
-    if path.endswith(PIPELINE_FILES):
+    if is_pipeline_file(path, overrides):
         from penstock.run.checkpoint_acts import rewind_checkpoint
 
-        _show(rewind_checkpoint(pipeline(path).plan, to_batch=number, yes=yes), as_json=as_json)
+        _show(rewind_checkpoint(pipeline(path, overrides).plan, to_batch=number, yes=yes), as_json=as_json)
     else:
         from penstock.checkpoint.rewind_plan import plan_rewind
 
@@ -84,7 +85,7 @@ def rebuild(
     files, the ledger must list every file that was read. Without state, Spark is started only to read the plan of a transform.
     """
     if undo:
-        _undo(file, None, verb="rebuild", yes=yes, as_json=as_json)
+        _undo(file, None, overrides, verb="rebuild", yes=yes, as_json=as_json)
         return
     from penstock.run.rebuilding import rebuild_checkpoint
 
@@ -100,7 +101,7 @@ def migrate(*, file: File, yes: Yes = False, undo: Undo = False, overrides: Over
     Afterwards sources can be reordered, added and taken out. Needs Spark 4.3, which does not change a checkpoint by itself.
     """
     if undo:
-        _undo(file, None, verb="migrate", yes=yes, as_json=as_json)
+        _undo(file, None, overrides, verb="migrate", yes=yes, as_json=as_json)
         return
     from penstock.run.migrating import migrate_checkpoint
 
@@ -118,6 +119,7 @@ def gc(
     yes: Yes = False,
     undo: Undo = False,
     option: Options = None,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Remove what no restart needs, nor a rewind to one of the newest N batches: old entries and state, temporary files, backups.
@@ -125,11 +127,11 @@ def gc(
     Without --keep-batches, N is the pipeline's spark.sql.streaming.minBatchesToRetain, or else 100, as Spark has it.
     """
     if undo:
-        _undo(path, option, verb="gc", yes=yes, as_json=as_json)
-    elif path.endswith(PIPELINE_FILES):
+        _undo(path, option, overrides, verb="gc", yes=yes, as_json=as_json)
+    elif is_pipeline_file(path, overrides):
         from penstock.run.checkpoint_acts import collect_checkpoint
 
-        _show(collect_checkpoint(pipeline(path).plan, keep_batches=keep_batches, yes=yes), as_json=as_json)
+        _show(collect_checkpoint(pipeline(path, overrides).plan, keep_batches=keep_batches, yes=yes), as_json=as_json)
     else:
         from penstock.checkpoint.gc_plan import SPARK_RETAINS, plan_gc
 
@@ -148,6 +150,7 @@ def repair(
     yes: Yes = False,
     undo: Undo = False,
     option: Options = None,
+    overrides: Overrides = None,
     as_json: Json = False,
 ) -> None:
     """Repair what is torn, missing or left behind, if that can neither lose nor repeat rows. Everything else is refused.
@@ -155,11 +158,11 @@ def repair(
     A pipeline file helps: its ledger knows the query's id, and which batches were decided with which offsets.
     """
     if undo:
-        _undo(path, option, verb="repair", yes=yes, as_json=as_json)
-    elif path.endswith(PIPELINE_FILES):
+        _undo(path, option, overrides, verb="repair", yes=yes, as_json=as_json)
+    elif is_pipeline_file(path, overrides):
         from penstock.run.checkpoint_acts import repair_checkpoint
 
-        _show(repair_checkpoint(pipeline(path).plan, query_id=query_id, yes=yes), as_json=as_json)
+        _show(repair_checkpoint(pipeline(path, overrides).plan, query_id=query_id, yes=yes), as_json=as_json)
     else:
         from penstock.checkpoint.repair_plan import plan_repair
 
@@ -195,11 +198,13 @@ def _files(path: str, option: Sequence[str] | None) -> "Files":
     return open_files(place, options=options)
 
 
-def _undo(path: str, option: Sequence[str] | None, *, verb: str, yes: bool, as_json: bool) -> None:
-    if path.endswith(PIPELINE_FILES):
+def _undo(
+    path: str, option: Sequence[str] | None, overrides: Sequence[str] | None, *, verb: str, yes: bool, as_json: bool
+) -> None:
+    if is_pipeline_file(path, overrides):
         from penstock.run.checkpoint_acts import undo_act
 
-        found = undo_act(pipeline(path).plan, verb=verb, yes=yes)
+        found = undo_act(pipeline(path, overrides).plan, verb=verb, yes=yes)
     else:
         from penstock.checkpoint.acting import undo
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import File, Json, pipeline
+from penstock.cli.opening import File, Json, OtherOverrides, Overrides, pipeline
 from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
 from penstock.support import formatting
@@ -39,14 +39,16 @@ def compare(
         ),
     ] = None,
     rows: Annotated[int, typer.Option(min=0, metavar="N", help="Show up to N rows of each batch that differs (parquet).")] = 0,
+    overrides: Overrides = None,
+    other_overrides: OtherOverrides = None,
     as_json: Json = False,
 ) -> None:
     """Where two pipelines' contents differ, batch by batch and in all: by rows and digests of their ledgers, without Spark.
 
     Only batches that both have decided are compared. Exit code 5 if contents differ.
     """
-    second = pipeline(other)
-    found = pipeline(file).compare(second, from_batch=from_batch, sinks=sink or (), show_rows=rows)
+    second = pipeline(other, other_overrides)
+    found = pipeline(file, overrides).compare(second, from_batch=from_batch, sinks=sink or (), show_rows=rows)
     show(found, as_json=as_json, text=_text)
     if not found.same:
         raise typer.Exit(DIFFERENCE)

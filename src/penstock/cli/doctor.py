@@ -23,7 +23,7 @@ _STYLES = {
     "outstanding": "yellow",
     "lost": "bold red",
     "foreign": "bold red",
-    "behind": "bold red",
+    "ahead": "bold red",
     "unwritable": "bold red",
     "unreachable": "bold red",
 }
@@ -40,7 +40,7 @@ def doctor(*, file: File, overrides: Overrides = None, end: End = None, as_json:
 
     Also which transactions keep readers of Kafka's topics waiting. Only looks, but for `--end`; Spark is not started. Exit code 1
     if a decision is outstanding, an account is lost, another ledger's or cannot be looked at or written, a transaction hangs, or
-    a start would refuse the checkpoint. The error that ended the newest run is told, too: the next start shows whether it is
+    a start would refuse the checkpoint. It also names the error that ended the newest run: the next start shows whether it is
     mended.
     A running driver publishes what it decided in the next moment: look again before you do anything.
     """
@@ -115,8 +115,8 @@ def _advice(found: "Diagnosis", *, pending: bool) -> Iterator[Text]:
     if foreign := _in_state(found, "foreign"):
         filled = f"Another ledger of pipeline {found.pipeline!r} filled {foreign}"
         yield Text(f"{filled}: put that ledger in the place of {found.ledger}; a start with this one is refused.", "red")
-    if behind := _in_state(found, "behind"):
-        sentence = f"{found.ledger} is an older copy: {behind} shows batches that it does not hold"
+    if ahead := _in_state(found, "ahead"):
+        sentence = f"{found.ledger} is an older copy: {ahead} shows batches that it does not hold"
         yield Text(f"{sentence}. Put the newest ledger in its place; a start with this one is refused.", "red")
     if any(one.dead.pieces for one in found.accounts):
         yield Text(with_file("What is dead can never be published: the next start collects it, or `penstock sweep --yes`."))

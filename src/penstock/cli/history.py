@@ -92,7 +92,10 @@ def _row(life: "BatchLife") -> Sequence[object]:
 
 def _batch(lives: "Sequence[BatchLife]") -> RenderableType:
     if not lives:
-        return "The ledger holds no decision of this batch: there was none, or it is older than what the ledger retains."
+        return (
+            "The ledger holds no decision of this batch: there was none, the checkpoint was adopted after it, or it is older "
+            "than what the ledger retains."
+        )
     return Group(*(part for life in lives for part in _parts(life)))
 
 

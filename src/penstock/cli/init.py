@@ -53,6 +53,8 @@ def make_project(directory: Path, template: Template) -> Project:
     slug = re.sub(r"[^a-z0-9]+", "-", name.lower()).strip("-") or "pipeline"
     values = {"name": name, "slug": slug, "extras": template.extras, "inputs": template.inputs}
     texts = {path: _filled(text, values) for path, text in _texts(template)}
+    if directory.is_file():
+        raise Usage(f"{directory} is a file, expected a directory.", remedy="Choose another name: penstock init DIR.")
     there = sorted(path for path in texts if (directory / path).exists())
     if there:
         raise Usage(f"{directory / there[0]} exists already.", remedy="Choose an empty directory: penstock init DIR.")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import Json, pipeline
+from penstock.cli.opening import Json, OverridesOfEach, pipeline
 from penstock.cli.output import print_line
 from penstock.errors import Usage
 
@@ -41,6 +41,7 @@ def metrics(
     ] = None,
     rules: Annotated[bool, typer.Option("--rules", help="Print alerts as a rule file of Prometheus instead.")] = False,
     dashboard: Annotated[bool, typer.Option("--dashboard", help="Print a dashboard for Grafana instead.")] = False,
+    overrides: OverridesOfEach = None,
     as_json: Json = False,
 ) -> None:
     """Serve metrics to Prometheus at /metrics, and health at /livez, /readyz and /healthz, until SIGTERM or Ctrl-C.
@@ -53,7 +54,7 @@ def metrics(
     if not files:
         raise Usage("Missing argument 'FILE...'.", remedy="See `penstock metrics --help`.")
     where = _listening(listen, token_file=token_file, open_to_all=without_token, certificate=tls_cert, key=tls_key)
-    pipelines = _watched(files)
+    pipelines = _watched(files, overrides)
     from dataclasses import replace
 
     from penstock.observe.listening import listen as listening_server
@@ -94,7 +95,7 @@ def _listening(
     except ValueError:
         raise Usage(
             f"--listen is HOST:PORT, found {listen!r}.",
-            remedy="Give both, such as 127.0.0.1:9464, or [::1]:9464 for an address of IPv6.",
+            remedy="Give both, the port up to 65535, such as 127.0.0.1:9464, or [::1]:9464 for an address of IPv6.",
         ) from None
     token = None if token_file is None else _token(token_file)
     if token is None and not open_to_all and not is_loopback(host):
@@ -120,8 +121,8 @@ def _token(path: Path) -> str:
     return token
 
 
-def _watched(files: Sequence[str]) -> "list[Watched]":
-    pipelines = [pipeline(file) for file in files]
+def _watched(files: Sequence[str], overrides: Sequence[str] | None) -> "list[Watched]":
+    pipelines = [pipeline(file, overrides) for file in files]
     require_told_apart([found.settings.pipeline for found in pipelines])
     return [found.watched() for found in pipelines]
 

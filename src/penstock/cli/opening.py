@@ -24,6 +24,21 @@ Overrides = Annotated[
         "--set", metavar="KEY=VALUE", help="Replace one value of the pipeline file; may be repeated.", show_default=False
     ),
 ]
+OverridesOfEach = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--set", metavar="KEY=VALUE", help="Replace one value of each pipeline file; may be repeated.", show_default=False
+    ),
+]
+OtherOverrides = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--other-set",
+        metavar="KEY=VALUE",
+        help="Replace one value of the second pipeline file; may be repeated.",
+        show_default=False,
+    ),
+]
 Session = TypeVar("Session")
 Yes = Annotated[bool, typer.Option("--yes", help="Do it. Without this only what would be done is shown.")]
 

@@ -50,10 +50,15 @@ def replay(
         raise Usage("--yes and --dry-run exclude each other.", remedy="Leave one of them out.")
     chosen = pipeline(file, overrides)
     ids = [each for given in rows or () for each in given.replace(",", " ").split()]
+    from penstock.run.quarantined import require_quarantine
+    from penstock.run.startable import require_pyspark
+
+    require_quarantine(chosen.plan)  # this and the ids before a minute of starting Spark
+    require_pyspark()
     if ids:
         from penstock.run.replay import Choice
 
-        Choice(ids=tuple(ids)).of(chosen.quarantined())  # refused here, before a minute of starting Spark
+        Choice(ids=tuple(ids)).of(chosen.quarantined())
     if debugging(context):
         found = chosen.replay(batch=batch, rows=ids, reason=reason, yes=yes)
     else:
@@ -89,7 +94,7 @@ def _shown(found: "Replay") -> str:
 
 def _done(found: "Replay", records: str) -> list[str]:
     rows = formatting.counted(found.rows_out, "row")
-    lines = [f"{records} of the quarantine were replayed: {rows}."]
+    lines = [f"Replayed {records} of the quarantine: {rows}."]
     lines += [f"{sink}: {formatting.counted(totals.rows, 'row')}" for sink, totals in found.totals.items()]
     if found.dropped:
         lines.append(f"Rules dropped {formatting.counted(total(found.dropped), 'row')}.")

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from penstock.cli.metrics import require_told_apart
-from penstock.cli.opening import Json, pipeline
+from penstock.cli.opening import Json, OverridesOfEach, pipeline
 from penstock.cli.output import show
 from penstock.core.model import new_nonce
 from penstock.errors import Failed
@@ -18,6 +18,7 @@ def report(
     *,
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="The pipeline files.", show_default=False)],
     output: Annotated[Path, typer.Option("--output", "-o", metavar="PATH", help="The file to write.", show_default=False)],
+    overrides: OverridesOfEach = None,
     as_json: Json = False,
 ) -> None:
     """Write where pipelines stand as a page of HTML: state, batches, what waits, sinks, errors, history.
@@ -26,7 +27,7 @@ def report(
     """
     from penstock.observe.page.report import report as page_of
 
-    pipelines = [pipeline(file) for file in files]
+    pipelines = [pipeline(file, overrides) for file in files]
     names = [found.settings.pipeline for found in pipelines]
     require_told_apart(names)
     page = page_of([found.watched() for found in pipelines], now_ms=time.time_ns() // 1_000_000).encode()

@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
+from penstock.cli.opening import File, Json, OtherOverrides, Overrides, Yes, pipeline
 from penstock.cli.operate import show_rewind
 from penstock.cli.output import show
 from penstock.cli.table import table
@@ -125,7 +125,8 @@ def _verified(found: "SavepointCheck") -> RenderableType:
     one = found.savepoint
     if found.ok:
         return Text(f"Savepoint {one.name} is whole: a query that starts there goes on with batch {one.point.batch_id + 1}.")
-    return Group(Text(f"Savepoint {one.name} is damaged.", "bold red"), *(Text(f"- {problem}") for problem in found.problems))
+    what = "is whole, but the ledger does not go on from it" if found.is_whole else "is damaged"
+    return Group(Text(f"Savepoint {one.name} {what}.", "bold red"), *(Text(f"- {problem}") for problem in found.problems))
 
 
 def delete(
@@ -184,6 +185,8 @@ def fork(
     yes: Yes = False,
     to: To = None,
     option: Options = None,
+    overrides: Overrides = None,
+    other_overrides: OtherOverrides = None,
     as_json: Json = False,
 ) -> None:
     """Let a second pipeline go on from a savepoint, with a ledger, a checkpoint and sinks of its own.
@@ -191,7 +194,8 @@ def fork(
     Its sinks get what comes after the savepoint, and the first pipeline stays as it is. What was interrupted, the same command
     finishes.
     """
-    forked = pipeline(file).fork(name, pipeline(new), to=to, options=options_of_place(option), yes=yes)
+    first, second = pipeline(file, overrides), pipeline(new, other_overrides)
+    forked = first.fork(name, second, to=to, options=options_of_place(option), yes=yes)
     show(forked, as_json=as_json, text=lambda one: _forked(one, new))
 
 

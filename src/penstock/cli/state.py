@@ -18,6 +18,7 @@ from penstock.support import formatting
 if TYPE_CHECKING:
     from penstock.checkpoint.state_layout import OperatorLayout
     from penstock.observe.state_size import Forecast, Growth, OperatorSize
+    from penstock.run.pipeline import Pipeline
     from penstock.run.state import OperatorState, StateReport
     from penstock.run.state_rows import StateExport, StateRows
 
@@ -91,10 +92,13 @@ def state(
         given = [name for name, value in part.items() if value is not None]
         if given:
             raise Usage(f"{given[0]} goes with --key or --export.", remedy="Add --key COLUMN=VALUE, or leave it out.")
-        show(chosen.state(memory=memory, disk=disk), as_json=as_json, text=text_of)
+        show(_measured(chosen, memory, disk), as_json=as_json, text=text_of)
         return
     if wanted and export is not None:
         raise Usage("--key and --export do not go together.", remedy="Run the command once for each.")
+    from penstock.run.startable import require_pyspark
+
+    require_pyspark()
     with working(chosen, context):
         from penstock.run.state_rows import StateChoice, require_choice
 
@@ -107,6 +111,13 @@ def state(
             else chosen.export_state(export, spark, choice=choice)
         )
     show(done, as_json=as_json, text=_done)
+
+
+def _measured(chosen: "Pipeline", memory: str | None, disk: str | None) -> "StateReport":
+    try:
+        return chosen.state(memory=memory, disk=disk)
+    except Usage as mistake:
+        raise Usage(mistake.message.replace("StateLimits: ", "--"), remedy=mistake.remedy) from None
 
 
 def _done(done: "StateRows | StateExport") -> RenderableType:

@@ -27,11 +27,13 @@ if TYPE_CHECKING:
     from penstock.source.kafka.lag import TopicLag
     from penstock.source.kinesis.lag import StreamLag
 
-AGES_EVERY_S = 5.0
+AGES_EVERY_S = 10.0
 """How often `watch` draws though nothing has changed but how long ago things were: drawing costs more than looking."""
+CHANGES_EVERY_S = 1.5
+"""How often it draws at most: a batch changes something several times in a second or two."""
 
 _STYLES = {"ok": "green", "new": "cyan", "replay": "yellow", "conflict": "bold red"}
-_PLACE_STYLES = {"foreign": "bold red", "behind": "bold red", "lost": "bold red", "unreachable": "yellow"}
+_PLACE_STYLES = {"foreign": "bold red", "ahead": "bold red", "lost": "bold red", "unreachable": "yellow"}
 
 
 def status(*, file: File, overrides: Overrides = None, as_json: Json = False) -> None:
@@ -61,7 +63,8 @@ def watch(
             drawn_s, shown = 0.0, None
             for look in looks:
                 batches = newest.lives(look)
-                if (look, batches) != shown or time.monotonic() - drawn_s > AGES_EVERY_S:
+                every_s = AGES_EVERY_S if (look, batches) == shown else CHANGES_EVERY_S
+                if time.monotonic() - drawn_s > every_s:
                     live.update(Group(text_of(look), text_of_batches(batches)), refresh=True)
                     drawn_s, shown = time.monotonic(), (look, batches)
 

@@ -10,13 +10,15 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from penstock.cli.opening import Json
+from penstock.cli.opening import Json, OverridesOfEach
 from penstock.cli.output import print_line
 from penstock.errors import Usage
+from penstock.support.printable import printable
 
 if TYPE_CHECKING:
     from penstock.spec.pipeline import PipelineSettings
     from penstock.supervise.lease import Lease
+    from penstock.supervise.restarts import DriverError
     from penstock.supervise.supervisor import Event, Supervised
 
 _GRACE_S, _HUNG_AFTER_S, _FAILURES, _LEASE_S = 30.0, 600.0, 5, 5.0
@@ -49,12 +51,13 @@ def supervise(
             help="With --standby: it takes over when the active one has not renewed the lease for so long.",
         ),
     ] = _LEASE_S,
+    overrides: OverridesOfEach = None,
     as_json: Json = False,
 ) -> None:
     """Run pipelines, each in a process of its own, and start again one that fails: always after 75, a few times after 1.
 
-    After 2, 3 and 4 it is not started again. SIGTERM or Ctrl-C let the batches end; a second one kills the drivers.
-    What a driver prints is in `run.log` of its pipeline's home.
+    After 2, 3 and 4, or for want of Java or a package, it is not started again. SIGTERM or Ctrl-C let the batches end; a second
+    one kills the drivers. What a driver prints is in `run.log` of its pipeline's home.
 
     With --standby, on two machines: one driver runs, and another one, with Spark started, takes over within seconds.
     """
@@ -63,18 +66,16 @@ def supervise(
     from penstock.supervise.driver import Limits
     from penstock.supervise.supervisor import supervise as look_after
 
-    settings = _settings(files)
-    supervised = _supervised(settings, grace_s=grace, lease_s=lease if standby else None)
+    settings = _settings(files, overrides or ())
+    supervised = _supervised(settings, overrides or (), grace_s=grace, lease_s=lease if standby else None)
     by_name = {each.pipeline: (file, each) for file, each in settings.items()}
-    limits = Limits(
-        grace_s=grace,
-        hung_after_s=hung_after,
-        batch_s=math.inf if batch_timeout is None else batch_timeout,
-        memory_bytes=math.inf if memory_limit is None else _bytes(memory_limit),
-    )
+    memory_bytes = math.inf if memory_limit is None else _bytes(memory_limit)
+    limits = Limits(grace_s=grace, hung_after_s=hung_after, batch_s=batch_timeout or math.inf, memory_bytes=memory_bytes)
+
+    printer = EventPrinter(as_json=as_json)
 
     def report(event: "Event") -> None:
-        _say(event, as_json=as_json)
+        printer(event)
         if event.killed is not None:
             threading.Thread(target=tell_of_killed, args=(*by_name[event.pipeline], event.killed), name="penstock-tell").start()
 
@@ -108,21 +109,23 @@ def tell_of_killed(file: str, settings: "PipelineSettings", killed: str) -> None
     Observation([events]).ended(error)
 
 
-def _settings(files: Sequence[str]) -> "Mapping[str, PipelineSettings]":
+def _settings(files: Sequence[str], overrides: Sequence[str]) -> "Mapping[str, PipelineSettings]":
     """Return the settings of each file. Raises Usage for two that share a home."""
     from penstock.spec.load import load
 
-    settings = {file: load(file, ()) for file in files}
+    settings = {file: load(file, overrides) for file in files}
     home, times = Counter(each.home for each in settings.values()).most_common(1)[0]
     if times > 1 or len(settings) < len(files):
         raise Usage(f"Two files have the home {home}: each driver would fence the other.", remedy="Name each pipeline once.")
     return settings
 
 
-def _supervised(settings: "Mapping[str, PipelineSettings]", *, grace_s: float, lease_s: float | None) -> "list[Supervised]":
+def _supervised(
+    settings: "Mapping[str, PipelineSettings]", overrides: Sequence[str], *, grace_s: float, lease_s: float | None
+) -> "list[Supervised]":
     from penstock.supervise.supervisor import Supervised
 
-    run = [sys.executable, "-m", "penstock", "run", "--json", f"--grace={grace_s}"]
+    run = [sys.executable, "-m", "penstock", "run", "--json", f"--grace={grace_s}", *(f"--set={text}" for text in overrides)]
     return [
         Supervised(
             pipeline=each.pipeline,
@@ -161,9 +164,21 @@ _LOCAL = (
 )
 
 
-def _say(event: "Event", *, as_json: bool) -> None:
-    if as_json:
-        print_line(event)
-        return
-    sys.stdout.write(f"{event.pipeline}: {event.text}\n")
-    sys.stdout.flush()
+class EventPrinter:
+    """Prints events. For people the error of a driver follows, unless it is the one that was printed for the driver before."""
+
+    def __init__(self, *, as_json: bool) -> None:
+        self._as_json = as_json
+        self._errors: dict[str, DriverError] = {}
+
+    def __call__(self, event: "Event") -> None:
+        """Print one event."""
+        if self._as_json:
+            print_line(event)
+            return
+        lines, error = [event.text], event.error
+        if error is not None and (event.state == "given up" or self._errors.get(event.pipeline) != error):
+            self._errors[event.pipeline] = error
+            lines += [f"error: {error.message}", error.remedy]
+        sys.stdout.write("".join(f"{event.pipeline}: {printable(line)}\n" for line in lines))
+        sys.stdout.flush()

@@ -62,7 +62,8 @@ def fields_of(found: "Verification") -> dict[str, object]:
     decided before it can exist twice. `digest`: how rows are hashed. `unseen`: what digests of that kind cannot detect, None for
     the newest kind. Of a sink, `unread`: only what was published was compared, and no row was read; `as_of` is None where nothing
     is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at`
-    is the position where that was accepted last. `rows`: where the rows went (`penstock.cli.row_counts`).
+    is the position where that was accepted last. `unnamed`: the rows of each account that the pipeline file no longer names,
+    where nobody looked. `rows`: where the rows went (`penstock.cli.row_counts`).
     `other_ledger`: what is to be put back where another ledger than this one filled a sink, else None.
     """
     return {
@@ -90,6 +91,7 @@ def _sink(sink: SinkName, report: SinkReport, whole: "Verification") -> dict[str
             for name, each in report.accounts.items()
         },
         "problems": report.problems,
+        "unnamed": {name: totals.rows for name, totals in report.unnamed.items()},
         "unread": report.unread,
         "as_of": None if at is None else {"position": at, "batch_id": whole.batches.get(at)},
     }
@@ -305,7 +307,7 @@ def _text(found: "Verification", *, accepting: bool = False) -> RenderableType:
     ]
     problems = [(name, problem) for name, sink in found.sinks.items() for problem in sink.problems]
     parts: list[RenderableType] = [table(("sink", "account", "expected", "found", "content digest", ""), lines), Text()]
-    parts += [Text(line) for line in (*_compared_at(found), *_removed(found), *_kept(found))]
+    parts += [Text(line) for line in (*_compared_at(found), *_removed(found), *_kept(found), *_unnamed(found))]
     parts += [] if found.rows is None else [row_text(found.rows)]
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
@@ -379,6 +381,14 @@ def _kept(found: "Verification") -> Iterator[str]:
             )
 
 
+def _unnamed(found: "Verification") -> Iterator[str]:
+    """Yield one line per account that the pipeline file no longer names."""
+    for name, sink in found.sinks.items():
+        for account, totals in sink.unnamed.items():
+            rows = formatting.counted(totals.rows, "row was", "rows were")
+            yield f"{name}: {rows} decided for account {account}, which the pipeline file does not name. Nobody looked there."
+
+
 def _conclusion(found: "Verification", *, accepting: bool) -> RenderableType:
     """Render what follows from it. `accepting`: what was removed on purpose is shown below, and needs no other command."""
     if found.other_ledger is not None:
@@ -393,7 +403,9 @@ def _conclusion(found: "Verification", *, accepting: bool) -> RenderableType:
         return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
     if found.since is not None:
         return Text(f"Every row decided after batch {found.since} is in its place once. What is older was not read.", "green")
-    but = "" if found.removed is None else ", but for what was removed on purpose,"
+    left_out = ["what was removed on purpose"] * (found.removed is not None)
+    left_out += ["accounts that the pipeline file does not name"] * any(sink.unnamed for sink in found.sinks.values())
+    but = f", but for {' and '.join(left_out)}," if left_out else ""
     if found.adopted_at is None:
         return Text(f"Every row of the ledger{but} is in its place once, and nothing else is.", "green")
     return Text.assemble(

@@ -60,8 +60,8 @@ class LackingBatches:
 def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | None) -> LackingBatches:
     """Return what `sink` lacks from batch `from_batch` on (None: from the first one). Reads every retained entry.
 
-    If a backfill of the sink has begun and not ended, it goes on where it is, whatever `from_batch` is. Raises Refused for
-    batches before those that the sink was given: batches come in their order.
+    If a backfill of the sink has begun and not ended, it goes on where it is. Raises Refused if `from_batch` names batches before
+    those that the sink was given, since batches come in their order, or would leave some of the others out.
     """
     tail = ledger.tail()
     range_ = _Range.of(ledger, sink, progress=None if tail is None else tail.summary.backfills.get(sink))
@@ -73,6 +73,8 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
     is_whole = from_batch is None or begun
     first, unknown = range_.unknown(chosen) if is_whole or range_.progress is None else (chosen, 0)
     entries = tuple(filter(range_.is_lacking, decided))
+    if begun and from_batch is not None:
+        _require_no_gap(sink, entries, from_batch)
     return LackingBatches(
         sink=sink,
         entries=entries,
@@ -84,6 +86,17 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
         earlier=sum(map(range_.is_lacking, filter(range_.is_behind, range_.before))) if is_whole else 0,
         begun=begun,
     )
+
+
+def _require_no_gap(sink: SinkName, entries: Sequence[Entry], from_batch: BatchId) -> None:
+    """Raise Refused if a backfill that has begun would leave some of the batches in `entries` out."""
+    goes_on = decision_in(entries[0]).batch.batch_id if entries else from_batch
+    if goes_on < from_batch:
+        raise Refused(
+            f"A backfill of sink {sink!r} has begun and goes on with batch {goes_on}; --from-batch {from_batch} leaves a gap.",
+            remedy="Leave --from-batch out. To do without the batches before, give the sink another name and an empty place: "
+            f"`penstock backfill FILE --sink NAME --from-batch {from_batch}`",
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -221,10 +221,7 @@ class Coordinator:
         for _ in range(_OPENINGS):
             tail = self._ledger.tail()
             if tail is not None and tail.pipeline != self._pipeline:
-                raise LedgerMismatch(
-                    f"The ledger at {self._ledger.location} belongs to pipeline {tail.pipeline!r}, not to {self._pipeline!r}.",
-                    remedy="Give every pipeline a ledger of its own.",
-                )
+                raise LedgerMismatch.of_another(tail.pipeline, own=self._pipeline, location=self._ledger.location)
             summary = awaiting(after_opening(tail.summary if tail else None), opened.sinks)
             entry = self._entry(opened, summary=summary, after=tail, new_generation=True)
             if append_once(self._ledger, entry, retrying=self._retrying) is None:

@@ -4,7 +4,7 @@ A batch is known by its query id and its offsets. The number alone means nothing
 is neither is refused; nothing is resolved silently.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from penstock.core.model import Batch, BatchId, Decision, OffsetRange, SourceName, Summary
@@ -56,7 +56,7 @@ def _require_first(batch: Batch, *, is_adopted: bool) -> None:
 def _require_adjoining(batch: Batch, *, before: Decision | None) -> None:
     if before is None:  # just adopted: nothing of this checkpoint was decided yet
         return
-    ended = {offsets.source: offsets.end for offsets in before.batch.offsets}
+    ended = {offsets.source: offsets.end for offsets in with_names_of(before.batch, batch).offsets}
     starts = {offsets.source: offsets.start for offsets in batch.offsets}
     # I1, I2: what is new begins at its beginning; only sources with names can come and go under one checkpoint
     if any(ended[source] != starts[source] if source in ended else starts[source] is not None for source in starts):
@@ -73,6 +73,7 @@ def _the_same(batch: Batch, decided: Decision | None) -> Decision:
             f"Spark runs batch {batch.batch_id} again, which is older than every decision that the ledger retains.",
             remedy="This checkpoint is too old to continue from: put the newest one back.",
         )
+    batch = with_names_of(batch, decided.batch)
     if _by_source(decided.batch) != _by_source(batch):
         raise OffsetsConflict(
             f"Spark runs batch {batch.batch_id} with {_describe(batch.offsets)}, "
@@ -80,6 +81,24 @@ def _the_same(batch: Batch, decided: Decision | None) -> Decision:
             remedy="The checkpoint is an older copy or another one: put the newest one back, or accept with `penstock adopt`.",
         )
     return decided
+
+
+def are_places(names: Sequence[SourceName]) -> bool:
+    """Return whether sources are called by their places in the plan, as those of a query in code without names are."""
+    return bool(names) and list(names) == [str(place) for place in range(len(names))]
+
+
+def with_names_of(batch: Batch, other: Batch) -> Batch:
+    """Return `batch` with the names that the sources have in `other`, where one of both calls them by their places alone.
+
+    A `Delivery` is given names of its sources later, or a pipeline file takes its place: the sources are the same ones. Both are
+    in the order of the plan then.
+    """
+    mine, names = ([each.source for each in one.offsets] for one in (batch, other))
+    if len(mine) != len(names) or set(mine) & set(names) or not (are_places(mine) or are_places(names)):
+        return batch
+    renamed = (replace(each, source=name) for each, name in zip(batch.offsets, names, strict=True))
+    return replace(batch, offsets=tuple(renamed))
 
 
 def _by_source(batch: Batch) -> Batch:

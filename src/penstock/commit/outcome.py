@@ -65,5 +65,11 @@ class Recovered:
 
     @property
     def rolled_forward(self) -> bool:
-        """Whether a decided batch was missing in some sink before, and is there now."""
-        return any(not published.already for published in self.sinks.values())
+        """Whether rows of a decided batch were missing in some sink before, and are there now.
+
+        A sink without rows of the batch may leave no trace of it, and then publishes it again at every start.
+        """
+        decision = self.decision
+        return decision is not None and any(
+            not published.already and bool(decision.of_sink(name)) for name, published in self.sinks.items()
+        )

@@ -109,11 +109,8 @@ def verify_journal(storage: Storage, home: Path) -> Verified:
             torn_bytes = torn
         elif torn is not None:
             problems.append(f"Segment {first} has {torn} bytes that are no frame behind event {end - 1}.")
-    problems += [
-        f"Events up to {next_ - 1} were {what}, and {expected - 1} is the last that is whole."
-        for what, next_ in claims
-        if next_ > expected
-    ]
+    whole = f"{expected - 1} is the last that is whole" if expected else "none of them is whole"
+    problems += [f"Events up to {next_ - 1} were {what}, and {whole}." for what, next_ in claims if next_ > expected]
     return Verified(
         journal=str(home),
         ok=not problems,
@@ -134,9 +131,12 @@ def releasable(storage: Storage, home: Path) -> tuple[SegmentFacts, ...]:
 
 def require_journal(storage: Storage, home: Path) -> None:
     """Raise Usage unless `home` is the directory of a journal."""
-    if SEGMENTS not in storage.names(home):
+    names = storage.names(home)
+    if SEGMENTS not in names:
+        lacks = f"it has no {SEGMENTS}" if names else "it does not exist, or is empty"
         raise Usage(
-            f"{home} is not the directory of a journal: it has no {SEGMENTS}.", remedy="Name the directory that holds it."
+            f"{home} is not the directory of a journal: {lacks}.",
+            remedy="Name the directory that `journal` of `receive` names in the pipeline file.",
         )
 
 

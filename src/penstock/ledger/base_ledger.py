@@ -43,10 +43,7 @@ class BaseLedger(ABC):
 
     def _require_pipeline(self, found: str) -> None:
         if found != self._pipeline:
-            raise LedgerMismatch(
-                f"The ledger at {self.location} belongs to pipeline {found!r}, not to {self._pipeline!r}.",
-                remedy="Give every pipeline a ledger of its own.",
-            )
+            raise LedgerMismatch.of_another(found, own=self._pipeline, location=self.location)
 
     def _gap(self, entry: Entry) -> LedgerMismatch:
         """Return the error for an append that would leave a hole: entries that this run saw are gone."""

@@ -82,9 +82,14 @@ def race(writers: Sequence[Create], threads: ThreadPoolExecutor, *, look: Look, 
 
 
 def prove_locks(connection: sqlite3.Connection, path: Path) -> None:
-    """Take the write lock and let another process ask for it. Raises StoreIgnoresConditions if that process gets it."""
+    """Take the write lock and let another process ask for it. Raises StoreIgnoresConditions if that process gets it.
+
+    Raises sqlite3.OperationalError for a file that cannot be written: there SQLite begins, and takes no lock.
+    """
     connection.execute("BEGIN IMMEDIATE")
     try:
+        (version,) = connection.execute("PRAGMA user_version").fetchone()
+        connection.execute(f"PRAGMA user_version = {version:d}")  # a write that changes nothing
         other = subprocess.run(
             [sys.executable, "-I", "-S", "-c", _TRY_LOCK, str(path)], capture_output=True, check=False, text=True
         )

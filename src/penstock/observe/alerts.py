@@ -87,7 +87,7 @@ ALERTS = (
     ),
     Alert(
         name="PenstockPlaceLost",
-        expression='penstock_sink_state{state=~"foreign|behind|lost"} == 1',
+        expression='penstock_sink_state{state=~"foreign|ahead|lost"} == 1',
         severity="critical",
         summary=_PLACE + " of {{ $labels.pipeline }} is {{ $labels.state }}.",
         description="What the place holds does not fit the ledger. The next start is refused until the right copy is back.",

@@ -70,8 +70,13 @@ class BatchLife:
 
     @property
     def rows_per_s(self) -> float | None:
-        """Rows per second while the batch was worked on; None where no time is known."""
-        return 1000.0 * self.entry.rows_out / self.duration_ms if self.duration_ms else None
+        """Rows per second of staging, decision and publication, as `run` tells them; None where no time is known.
+
+        Spark's own steps and waiting are not in it: they are in `duration_ms`.
+        """
+        decide_ms = 0 if self.delivery is None else self.delivery.decide_ms
+        spent_ms = (self.entry.stage_ms or 0) + decide_ms + (self.publish_ms or 0)
+        return 1000.0 * self.entry.rows_out / spent_ms if spent_ms else None
 
     @property
     def warnings(self) -> tuple[str, ...]:

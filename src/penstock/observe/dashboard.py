@@ -167,7 +167,7 @@ PANELS = (
         description="Accounts that hold something else than the ledger says, or do not answer.",
         expressions={
             "{{pipeline}} {{sink}} {{account}} {{state}}": (
-                f'penstock_sink_state{{state=~"foreign|behind|lost|unreachable", {_CHOSEN[1:]} == 1'
+                f'penstock_sink_state{{state=~"foreign|ahead|lost|unreachable", {_CHOSEN[1:]} == 1'
             )
         },
         kind="table",

@@ -3,7 +3,7 @@
 import os
 import re
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 _OWNER = re.compile(r"(?P<host>\S+) process (?P<pid>\d+)")
@@ -20,7 +20,8 @@ _SLACK_MS = 2_000
 class Driver:
     """The process that opened the newest generation. `state` is `running`, `stopped` or `unknown`; `text` says it for people.
 
-    A process runs on after its query has ended where that is a notebook's: only the ledger shows whether batches come. `host` and
+    A process runs on after its query has ended where that is a notebook's: `status` then takes the driver for `stopped` if the
+    query failed. After a stop that was asked for, only the ledger shows whether batches come. `host` and
     `pid` are None where the ledger does not name a process.
     """
 
@@ -28,6 +29,12 @@ class Driver:
     text: str
     host: str | None = None
     pid: int | None = None
+
+    def without_query(self) -> "Driver":
+        """Return the driver, whose query has failed, as stopped; unchanged unless its process lives on."""
+        if self.state != "running":
+            return self
+        return replace(self, state="stopped", text=f"none runs: the query has failed; its process {self.pid} lives on")
 
 
 def driver_of(owner: str | None, *, opened_at_ms: int, proc: Path = Path("/proc")) -> Driver:

@@ -16,7 +16,10 @@ _KIND, _FENCE = "last_error", "last_fence"
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class LastError:
-    """The error that ended a run, and the process that it was raised in. `lacks`: as in PenstockError."""
+    """The error that ended a run, and the process that it was raised in. `lacks`: as in PenstockError.
+
+    `of_start`: the run did not begin, so that another query of the process, such as a notebook's, may go on.
+    """
 
     at_ms: int
     owner: str
@@ -25,6 +28,11 @@ class LastError:
     remedy: str
     exit_code: int
     lacks: str = ""
+    of_start: bool = False
+
+    def ended(self, owner: str | None, *, after_ms: int) -> bool:
+        """Return whether the error ended the query of the process `owner`, whose newest entry in the ledger is of `after_ms`."""
+        return not self.of_start and self.owner == owner and self.at_ms >= after_ms
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,16 +44,16 @@ class LastFence:
 
 
 @contextmanager
-def noting_error(home: str) -> Iterator[None]:
+def noting_error(home: str, *, of_start: bool = False) -> Iterator[None]:
     """Note an error of Penstock's that leaves the block; of a fenced run only when that was: the newer one may do well."""
     try:
         yield
     except PenstockError as error:
-        note_error(home, error)
+        note_error(home, error, of_start=of_start)
         raise
 
 
-def note_error(home: str, error: PenstockError) -> None:
+def note_error(home: str, error: PenstockError, *, of_start: bool = False) -> None:
     """Write `error` into `home`, in place of the one before, unless `home` is not there yet or cannot be written.
 
     Fenced is no error of the pipeline's: only the time and the process are noted, beside the last error.
@@ -61,6 +69,7 @@ def note_error(home: str, error: PenstockError) -> None:
         remedy=scrub(error.remedy),
         exit_code=error.exit_code,
         lacks=error.lacks,
+        of_start=of_start,
     )
     write_note(home, _KIND, noted)
 

@@ -16,7 +16,7 @@ from penstock.source.journal.journals import JournalLag
 from penstock.source.kafka.lag import TopicLag
 
 HEALTH = ("new", "ok", "replay", "conflict")
-PLACE_STATES = ("own", "empty", "foreign", "behind", "lost", "unreachable")
+PLACE_STATES = ("own", "empty", "foreign", "ahead", "lost", "unreachable")
 
 
 _WANTS = (

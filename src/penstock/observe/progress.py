@@ -65,7 +65,7 @@ class BatchProgress:
 
     @property
     def rows_per_s(self) -> float:
-        """Rows through the protocol per second; 0 for a batch that was not run."""
+        """Rows per second of staging, decision and publication; 0 for a batch that was not run."""
         spent_ms = self.stage_ms + self.decide_ms + self.publish_ms
         return 0.0 if self.already or spent_ms == 0 else 1000.0 * self.rows_out / spent_ms
 

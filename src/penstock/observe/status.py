@@ -6,6 +6,7 @@ from dataclasses import dataclass, field, replace
 from penstock.core.dropped_rows import DroppedRows
 from penstock.core.model import (
     AccountName,
+    Adopted,
     BatchId,
     Entry,
     Generation,
@@ -54,9 +55,9 @@ class PlaceState:
     """One account of a sink as its own marker describes it; `account` None stands for the whole sink.
 
     `mark` is the marker's position in the ledger. `state` is `own` (this ledger's), `empty` (nothing was published there),
-    `foreign` (another ledger filled it), `behind` (this ledger is an older copy), `lost` (what was published is not there) or
-    `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused. A place that is `lost`
-    and has a `mark` has lost the directory that readers read, and a start makes it anew.
+    `foreign` (another ledger filled it), `ahead` (of this ledger, which is an older copy), `lost` (what was published is not
+    there) or `unreachable`. `trouble` explains the last four. `lacks`: `access` where a login or token is refused. A place that
+    is `lost` and has a `mark` has lost the directory that readers read, and a start makes it anew.
     """
 
     sink: SinkName
@@ -162,7 +163,7 @@ class Status:
 
     def with_places(self, places: tuple[PlaceState, ...]) -> "Status":
         """Return this status with the sinks' places. One that is not this ledger's, or has lost its rows, is a conflict."""
-        wrong = [place for place in places if place.state in {"foreign", "behind", "lost"}]
+        wrong = [place for place in places if place.state in {"foreign", "ahead", "lost"}]
         worst = next((place for place in wrong if not place.lets_start), wrong[0] if wrong else None)
         if worst is None:
             return replace(self, places=places)
@@ -180,22 +181,29 @@ def status(
     checkpoint: CheckpointPosition | None,
     before: Entry | None = None,
     known: Status | None = None,
+    error: LastError | None = None,
 ) -> Status:
     """Read the ledger's tail and compare it with the checkpoint. `before` was the tail before the checkpoint was read.
 
-    `known`: an earlier status, which says who opened its generation.
+    `known`: an earlier status, which says who opened its generation. `error`: the error that was noted last.
     """
     tail = ledger.tail()
     owner, opened_at_ms = _opening(ledger, tail, known)
     driver = None if opened_at_ms is None else driver_of(owner, opened_at_ms=opened_at_ms)
+    failed = ""
+    if driver is not None and tail is not None and error is not None and error.ended(owner, after_ms=tail.written_at_ms):
+        failed = "The query has failed. " if driver.state == "running" else ""
+        driver = driver.without_query()
     health, text = _judge(tail, checkpoint, driver=None if driver is None else driver.state)
+    if health == "conflict" and checkpoint is None and _begins_behind_others(ledger, tail):
+        text = f"{text.partition(' A start ')[0]} {_LOST_AND_ADOPTED}"
     if health == "conflict" and _fits_between(before, tail, checkpoint):
         health, text = "ok", "Batches are decided in this moment: a driver runs."
     return Status(
         pipeline=pipeline,
         ledger=ledger.location,
         health=health,
-        text=text,
+        text=f"{failed}{text}",
         generation=None if tail is None else tail.generation,
         owner=owner,
         last_batch_id=_last_batch(tail),
@@ -209,6 +217,7 @@ def status(
         checkpoint=checkpoint,
         driver=driver,
         opened_at_ms=opened_at_ms,
+        last_error=error,
         batches=_batches(tail),
         replaying=None if tail is None else tail.summary.replaying_at,
     )
@@ -252,6 +261,19 @@ def _newest_opened(ledger: Ledger, tail: Entry | None) -> Entry | None:
         if tail.position - entry.position > 1_000:  # status must not cost more the longer a run lasts
             break
     return None
+
+
+_LOST_AND_ADOPTED = (
+    "A start would be refused: put a copy of the checkpoint back. `penstock checkpoint rebuild FILE` makes it again only if no "
+    "source reads files: the ledger does not know which ones the query read before it was adopted."
+)
+
+
+def _begins_behind_others(ledger: Ledger, tail: Entry | None) -> bool:
+    """Return whether the ledger begins behind batches that another program delivered."""
+    adopted_at = None if tail is None else tail.summary.adopted_at
+    entry = None if adopted_at is None else ledger.read(adopted_at)
+    return entry is not None and isinstance(entry.body, Adopted) and entry.body.next_batch_id > 0 and not entry.body.gaps
 
 
 def _judge(tail: Entry | None, checkpoint: CheckpointPosition | None, *, driver: str | None) -> tuple[str, str]:

@@ -2,6 +2,7 @@
 
 import asyncio
 import re
+from collections.abc import Sequence
 
 from penstock.errors import Usage
 from penstock.journal.event import Event
@@ -26,15 +27,15 @@ class SyslogFraming:
     def __init__(self, *, most_bytes: int) -> None:
         self._most_bytes = most_bytes
 
-    async def read(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the next message, None at the end of the connection, where a torn message is none. Raises Usage."""
+    async def read(self, reader: asyncio.StreamReader) -> Sequence[bytes]:
+        """Return the next message, nothing at the end of the connection, where a torn message is none. Raises Usage."""
         try:
             first = await reader.readexactly(1)
             while first in _BETWEEN:
                 first = await reader.readexactly(1)
-            return await (self._counted(first, reader) if first.isdigit() else self._line(first, reader))
+            return [await (self._counted(first, reader) if first.isdigit() else self._line(first, reader))]
         except asyncio.IncompleteReadError:
-            return None
+            return ()
 
     async def _counted(self, digits: bytes, reader: asyncio.StreamReader) -> bytes:
         while (digit := await reader.readexactly(1)) != b" ":

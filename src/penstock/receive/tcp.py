@@ -1,19 +1,22 @@
 """Events over TCP, as lines or as messages of syslog.
 
-A line is answered, in order, with the sequence number that it has once it is durable. Where clients read no answers, nothing is
-written, and an event for which there is no room waits, and those behind it, so that their connection stands still.
+A line is answered, in order, with the sequence number that it has once it is durable. Lines that arrive together are submitted
+and answered together. Where clients read no answers, nothing is written, and an event for which there is no room waits, and those
+behind it, so that their connection stands still.
 """
 
 import asyncio
 import hmac
 import math
 import time
-from collections.abc import Callable
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol, TypeAlias, TypeVar
 
-from penstock.errors import PenstockError, Usage
-from penstock.journal.event import Event
+from penstock.errors import PenstockError, Refused, Usage
+from penstock.journal.event import Event, Receipt
 from penstock.journal.frame import size_of
 from penstock.journal.group import GroupWriter, Receipts
 from penstock.receive.rate import RateLimit
@@ -23,8 +26,12 @@ from penstock.receive.syslog import SyslogFraming
 from penstock.spec.receive import SyslogListener, TcpListener
 from penstock.support.listening import host_and_port, server_context
 
-_UNANSWERED = 1_000
-"""Lines of one client that may wait for their answers, or for room; then no more are read."""
+_AT_ONCE, _GROUPS = 100, 10
+"""Events of one client that are submitted together, and groups of them that may wait for answers, or for room: then no more are
+read."""
+_AT_ONCE_S = 0.05
+"""The same where so many events a second are allowed: a group is taken whole, also if that is too much."""
+_CHUNK_BYTES = 1 << 16
 _LOGIN_S = 10.0
 
 _T = TypeVar("_T")
@@ -33,10 +40,13 @@ _Read: TypeAlias = "asyncio.Queue[_T | PenstockError | None]"
 
 
 class Framing(Protocol):
-    """How events follow one another on a connection."""
+    """How events follow one another on one connection."""
 
-    async def read(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the bytes of the next event, None at the end: what is torn there is no event. Raises Usage."""
+    async def read(self, reader: asyncio.StreamReader) -> Sequence[bytes]:
+        """Return the bytes of the events that have arrived, of one at least, of none at the end: what is torn is none.
+
+        Raises Usage.
+        """
         ...
 
     def event(self, data: bytes, *, remote: str) -> Event:
@@ -49,31 +59,56 @@ class LineFraming:
 
     def __init__(self, settings: TcpListener) -> None:
         self._settings = settings
+        at_once = _AT_ONCE if settings.max_rate is None else round(_AT_ONCE_S * settings.max_rate)
+        self._at_once = min(max(1, at_once), _AT_ONCE)
+        self._lines, self._begun = deque[bytes](), b""
 
-    async def read(self, reader: asyncio.StreamReader) -> bytes | None:
-        """Return the next line. Raises Usage."""
-        try:
-            line = await reader.readline()
-        except ValueError:
-            raise Usage(f"a line has more than {self._settings.max_line} bytes.", remedy="Raise max_line.") from None
-        return line.rstrip(b"\r\n") if line.endswith(b"\n") else None
+    async def read(self, reader: asyncio.StreamReader) -> Sequence[bytes]:
+        """Return the next lines. Raises Usage."""
+        while not self._lines:
+            self._require_short(self._begun)
+            chunk = await reader.read(_CHUNK_BYTES)
+            if not chunk:
+                return ()
+            *lines, self._begun = (self._begun + chunk).split(b"\n")
+            self._lines.extend(lines)
+        return self._next_lines()
+
+    def _next_lines(self) -> Sequence[bytes]:
+        """Return lines up to one that is too long, which is refused when it is the first."""
+        self._require_short(self._lines[0])
+        lines: list[bytes] = []
+        while self._lines and len(lines) < self._at_once and len(self._lines[0]) <= self._settings.max_line:
+            lines.append(self._lines.popleft().rstrip(b"\r"))
+        return lines
+
+    def _require_short(self, line: bytes) -> None:
+        if len(line) > self._settings.max_line:
+            raise Usage(f"a line has more than {self._settings.max_line} bytes.", remedy="Raise max_line.")
 
     def event(self, data: bytes, *, remote: str) -> Event:
         """Return the event in a line. Raises Usage."""
         return numbered_event(data, remote=remote) if self._settings.numbered else Event(value=data, remote=remote)
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Submitted:
+    """Events that were submitted together, and what they will be answered."""
+
+    events: Sequence[Event]
+    receipts: "asyncio.Future[Receipts]"
+
+
 def receiver_of_lines(settings: TcpListener, writer: GroupWriter) -> "TcpReceiver":
     """Return what listens for lines."""
     acknowledges = settings.acknowledge
-    return TcpReceiver(
-        settings, writer, LineFraming(settings), limit=settings.max_line, token=settings.token, acknowledges=acknowledges
-    )
+    framing = lambda: LineFraming(settings)  # noqa: E731
+    return TcpReceiver(settings, writer, framing, limit=settings.max_line, token=settings.token, acknowledges=acknowledges)
 
 
 def receiver_of_syslog(settings: SyslogListener, writer: GroupWriter) -> "TcpReceiver":
     """Return what listens for messages of syslog."""
-    framing = SyslogFraming(most_bytes=settings.max_message)
+    framing = lambda: SyslogFraming(most_bytes=settings.max_message)  # noqa: E731
     return TcpReceiver(settings, writer, framing, limit=settings.max_message, token=None, acknowledges=False)
 
 
@@ -84,7 +119,7 @@ class TcpReceiver:
         self,
         settings: TcpListener | SyslogListener,
         writer: GroupWriter,
-        framing: Framing,
+        framing: Callable[[], Framing],
         *,
         limit: int,
         token: str | None,
@@ -144,17 +179,17 @@ class TcpReceiver:
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Read events and answer or keep them; reading goes on while earlier ones are made durable."""
-        room = asyncio.Semaphore(_UNANSWERED)
+        room = asyncio.Semaphore(_GROUPS)
         peer = writer.get_extra_info("peername")
         remote = f"{peer[0]}:{peer[1]}"
         if self._acknowledges:
-            answers: _Read[asyncio.Future[Receipts]] = asyncio.Queue()
+            answers: _Read[_Submitted] = asyncio.Queue()
             reading = asyncio.create_task(self._read(reader, answers, room, self._submitted, remote=remote))
             working = self._answer(answers, room, writer)
         else:
-            events: _Read[Event] = asyncio.Queue()
-            reading = asyncio.create_task(self._read(reader, events, room, _as_it_is, remote=remote))
-            working = self._keep(events, room)
+            groups: _Read[Sequence[Event]] = asyncio.Queue()
+            reading = asyncio.create_task(self._read(reader, groups, room, _as_they_are, remote=remote))
+            working = self._keep(groups, room)
         self._reading.add(reading)
         try:
             await working
@@ -167,58 +202,87 @@ class TcpReceiver:
         reader: asyncio.StreamReader,
         read: "_Read[_T]",
         room: asyncio.Semaphore,
-        take: Callable[[Event], _T],
+        take: Callable[[Sequence[Event]], _T],
         *,
         remote: str,
     ) -> None:
-        """Hand over event after event, and what ends them: behind one that is refused none is taken."""
+        """Hand over events, and what ends them: behind one that is refused none is taken."""
+        framing = self._framing()
         try:
             while True:
                 await room.acquire()
                 if delay_s := self._rate.delay_s():
                     await asyncio.sleep(delay_s)
-                data = await self._framing.read(reader)
-                if data is None:
+                messages = await framing.read(reader)
+                if not messages:
                     break
-                self._rate.count(1)
-                read.put_nowait(take(self._framing.event(data, remote=remote)))
+                self._rate.count(len(messages))
+                events, wrong = _events(messages, framing, remote=remote)
+                if events:
+                    read.put_nowait(take(events))
+                if wrong is not None:
+                    raise wrong
         except PenstockError as error:
             read.put_nowait(error)
         finally:
             read.put_nowait(None)
 
-    def _submitted(self, event: Event) -> "asyncio.Future[Receipts]":
-        """Submit an event now, so that events keep their order."""
-        submitted = asyncio.wrap_future(self._writer.submit([event]))
-        submitted.add_done_callback(_seen)
-        return submitted
+    def _submitted(self, events: Sequence[Event]) -> _Submitted:
+        """Submit events now, so that they keep their order."""
+        receipts = asyncio.wrap_future(self._writer.submit(events))
+        receipts.add_done_callback(_seen)
+        return _Submitted(events=events, receipts=receipts)
 
-    async def _answer(
-        self, read: "_Read[asyncio.Future[Receipts]]", room: asyncio.Semaphore, writer: asyncio.StreamWriter
-    ) -> None:
+    async def _answer(self, read: "_Read[_Submitted]", room: asyncio.Semaphore, writer: asyncio.StreamWriter) -> None:
         """Answer what was submitted, in its order, up to the first refusal."""
         try:
             while (submitted := await read.get()) is not None:
                 if isinstance(submitted, PenstockError):
                     raise submitted
-                [receipt] = await submitted
+                async for receipts in self._receipts(submitted):
+                    writer.write(b"".join(map(_answer, receipts)))
+                    await writer.drain()
                 room.release()
-                writer.write(b"OK\n" if receipt.sequence is None else b"OK %d\n" % receipt.sequence)
-                await writer.drain()
         except PenstockError as error:
             writer.write(f"ERR {' '.join(str(error).split())}\n".encode())
 
-    async def _keep(self, read: "_Read[Event]", room: asyncio.Semaphore) -> None:
+    async def _receipts(self, submitted: _Submitted) -> AsyncIterator[Receipts]:
+        """Yield the receipts of a group. Of one that has an event which is wrong, those in front of it are taken one by one."""
+        try:
+            yield await submitted.receipts
+        except (Usage, Refused):
+            if len(submitted.events) == 1:
+                raise
+            for event in submitted.events:
+                yield await asyncio.wrap_future(self._writer.submit([event]))
+
+    async def _keep(self, read: "_Read[Sequence[Event]]", room: asyncio.Semaphore) -> None:
         """Make what was read durable, in its order, up to the first event that is wrong."""
         ends = False
         while not ends:
-            events, ends = await _group(read)
+            events, groups, ends = await _waiting(read)
             try:
-                async for receipts in stored(events, self._writer, gives_up=lambda: self._is_stopping):
-                    for _ in receipts:
-                        room.release()
+                async for _ in stored(events, self._writer, gives_up=lambda: self._is_stopping):
+                    pass
             except PenstockError:
                 return  # nobody reads why
+            for _ in range(groups):
+                room.release()
+
+
+def _events(messages: Sequence[bytes], framing: Framing, *, remote: str) -> tuple[list[Event], PenstockError | None]:
+    """Return the events up to one that is wrong, and what is wrong with it."""
+    events: list[Event] = []
+    for message in messages:
+        try:
+            events.append(framing.event(message, remote=remote))
+        except PenstockError as wrong:
+            return events, wrong
+    return events, None
+
+
+def _answer(receipt: Receipt) -> bytes:
+    return b"OK\n" if receipt.sequence is None else b"OK %d\n" % receipt.sequence
 
 
 def _seen(submitted: "asyncio.Future[Receipts]") -> None:
@@ -227,18 +291,19 @@ def _seen(submitted: "asyncio.Future[Receipts]") -> None:
         submitted.exception()
 
 
-def _as_it_is(event: Event) -> Event:
-    return event
+def _as_they_are(events: Sequence[Event]) -> Sequence[Event]:
+    return events
 
 
-async def _group(read: "_Read[Event]") -> tuple[list[Event], bool]:
-    """Return what waits, one event at least, and whether it is all that comes."""
+async def _waiting(read: "_Read[Sequence[Event]]") -> tuple[list[Event], int, bool]:
+    """Return the events that wait, of one group at least, of how many groups they are, and whether it is all that comes."""
     events: list[Event] = []
-    size = 0
+    groups = size = 0
     while size < GROUP_BYTES and not (events and read.empty()):
-        event = await read.get()
-        if not isinstance(event, Event):
-            return events, True
-        events.append(event)
-        size += size_of(event)
-    return events, False
+        group = await read.get()
+        if group is None or isinstance(group, PenstockError):
+            return events, groups, True
+        events += group
+        groups += 1
+        size += sum(map(size_of, group))
+    return events, groups, False

@@ -226,10 +226,14 @@ def table_of(plan: DeliveryPlan, name: str | None) -> "ParquetSink":
     keeping = {own: settings for own, settings in sinks.items() if isinstance(settings, Parquet)}
     fitting = [own for own in keeping if name in {None, own}]
     if len(fitting) != 1:
-        wanted = f"a sink {name!r} of type parquet" if name is not None else "one sink of type parquet"
+        named = ", ".join(keeping)
+        found = f"Expected one sink of type parquet, but the pipeline has {named or 'none'}."
+        if name is not None:
+            is_other = name in sinks
+            found = f"Sink {name!r} is not of type parquet." if is_other else f"The pipeline has no sink {name!r}."
         raise Usage(
-            f"Expected {wanted}, but the pipeline has {', '.join(keeping) or 'none'}.",
-            remedy="Name one of these." if keeping else "Only sinks of type parquet keep a table as files.",
+            found,
+            remedy=f"Name one of type parquet: {named}." if keeping else "Only sinks of type parquet keep a table as files.",
         )
     return _parquet(SinkName(fitting[0]), keeping[fitting[0]], plan)
 

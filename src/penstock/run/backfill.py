@@ -24,7 +24,7 @@ from penstock.core.model import (
     Totals,
     new_nonce,
 )
-from penstock.errors import Refused, Retryable, Usage
+from penstock.errors import Refused, Retryable
 from penstock.protocols import Sink
 from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.batch_query import BatchQuery
@@ -37,7 +37,7 @@ from penstock.source.chain.settings import is_chained
 from penstock.source.kafka.decode import decoded
 from penstock.source.ranges import ReadsRange, range_of
 from penstock.spec.pipeline import PipelineSettings
-from penstock.spec.sink import Console, Memory, PythonSink
+from penstock.spec.sink import PythonSink
 from penstock.stage.batch import stage_batch
 from penstock.stage.path import BatchSize
 from penstock.stage.quarantine import QuarantineMember
@@ -93,7 +93,6 @@ def backfill(
     on_batch: OnBatch,
 ) -> Backfill:
     """Do what `Pipeline.backfill` describes. Everything that can be refused is refused before the ledger gets an entry."""
-    _require_fitting(settings, sink)
     source = _BatchSource.of(BatchQuery.of(settings, plan, spark))
     with closing(assemble(source.query.plan)) as runtime:
         work = _Work(source=source, runtime=runtime, sink=next(each for each in runtime.sinks if each.name == sink))
@@ -107,15 +106,6 @@ def backfill(
         with coordinating(alone, BesideCoordinator) as coordinator:
             assert isinstance(coordinator, BesideCoordinator)
             return work.run_beside(alone, coordinator, from_batch, on_batch)
-
-
-def _require_fitting(settings: PipelineSettings, sink: SinkName) -> None:
-    """Raise Usage for a sink that the file does not have, Refused for one that keeps no rows."""
-    found = settings.sinks.get(sink)
-    if found is None:
-        raise Usage(f"The pipeline has no sink {sink!r}.", remedy=f"It has {', '.join(settings.sinks)}.")
-    if isinstance(found, Console | Memory):
-        raise Refused(f"Sink {sink!r} is of type {found.type}, which keeps no rows.", remedy="Name another sink.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -279,12 +269,14 @@ class _Work:
             return
         (first, why), last = lost[0], lost[-1][0]
         after = next((each for each in map(decision_in, lacking.entries) if each.batch.batch_id > last), None)
-        way = (
-            "Put the input back, or let the sink begin with the next batch."
-            if after is None
-            else f"Put the input back. To go on without them: `penstock backfill FILE --sink {self.sink.name} --from-batch "
-            f"{after.batch.batch_id}`"
-        )
+        without = "give the sink another name and an empty place" if lacking.begun else ""
+        if after is None:
+            else_ = without or "let the sink begin with the next batch"
+            way = f"Put the input back as it was, files with their times, or {else_}."
+        else:
+            name, also = ("NAME", f", {without}") if lacking.begun else (self.sink.name, "")
+            command = f"penstock backfill FILE --sink {name} --from-batch {after.batch.batch_id}"
+            way = f"Put the input back as it was, files with their times. To go on without them{also}: `{command}`"
         span = f"batch {first}" if first == last else f"batches {first} to {last}"
         raise Refused(
             f"{len(lost)} of {len(lacking.entries)} batches cannot be read again ({span}). Batch {first}: {why}.",
@@ -350,8 +342,9 @@ class _Work:
         if rows != before.rows_in:
             raise Refused(
                 f"Batch {batch_id} was decided with {before.rows_in:,} rows, but the transform makes {rows:,} of this input now.",
-                remedy="Put the transform and the rules (`expect`) back as they were then. If they were changed on purpose, run "
-                "a second pipeline with this sink and a home of its own.",
+                remedy="Put the transform and the rules (`expect`) back as they were then. If they were changed on purpose, give "
+                "the sink another name and an empty place, and only the batches since: `penstock backfill FILE --sink NAME "
+                "--from-batch N`. For all batches by the new transform run a second pipeline, with this sink and its own home.",
             )
 
 

@@ -25,7 +25,7 @@ from penstock.run.kafka_input import reader_findings, readers
 from penstock.run.ledger_match import require_decided, require_present
 from penstock.run.preflight.change import Preflight
 from penstock.run.preflight.compare import SeenBySpark
-from penstock.run.preflight.query_rules import COLUMNS, columns_ruling
+from penstock.run.preflight.query_rules import refused_by_sinks
 from penstock.run.publishing import publishing_findings
 from penstock.run.query_facts import facts_of_pipeline
 from penstock.run.required_guarantees import claims_of
@@ -140,8 +140,12 @@ def _preflight(settings: PipelineSettings, plan: DeliveryPlan, seen: SeenBySpark
         found = preflight_of(settings, plan, seen=seen)
     except PenstockError:  # a ledger or checkpoint that cannot be read has a finding of its own
         return Preflight()
-    refused = next((finding.message for finding in findings if finding.subject.startswith(_ROWS_FOR) and not finding.ok), None)
-    return found if refused is None else found.with_ruling(columns_ruling(refused), COLUMNS)
+    refusals = {each.subject.removeprefix(_ROWS_FOR): each.message for each in findings if _refuses_rows(each)}
+    return refused_by_sinks(found, refusals)
+
+
+def _refuses_rows(finding: Finding) -> bool:
+    return finding.subject.startswith(_ROWS_FOR) and not finding.ok
 
 
 def unfit_findings(settings: PipelineSettings, sources: Mapping[SourceName, DataFrame], spark: SparkSession) -> Iterator[Finding]:

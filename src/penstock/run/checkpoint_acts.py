@@ -22,7 +22,7 @@ from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
 from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.continuation import batch_in_checkpoint, begin_anew
+from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spec.pipeline import without_ledger
@@ -55,6 +55,8 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
         except Refused as beyond:
             if decided is not None and decided.query_id is None and _is_at_its_begin(runtime.checkpoint):
                 beyond.remedy = begin_anew(runtime.checkpoint)
+            elif decided is not None and decided.query_id is not None:
+                beyond.remedy = f"Restore it from a copy. {MADE_AGAIN}"
             raise
 
     return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)

@@ -5,7 +5,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
-from penstock.commit.identity import recognise
+from penstock.commit.identity import are_places, recognise
 from penstock.commit.publication import continued_decision, decision_of
 from penstock.commit.summary import after_adoption
 from penstock.core.model import Adopted, Batch, BatchId, Position, QueryId, SourceName, Summary
@@ -26,6 +26,8 @@ from penstock.protocols import Ledger
 from penstock.run.application import delivered_by
 from penstock.run.named_sources import problems, require_same_keys
 from penstock.run.runtime import Runtime
+
+MADE_AGAIN = "Without a copy, `penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
@@ -61,8 +63,8 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise CheckpointMissing(
             f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
             "does not exist.",
-            remedy="Put it back from a copy; or make it again from the ledger: `penstock checkpoint rebuild`; or read what "
-            "`penstock adopt` says about starting with a new one.",
+            remedy="If it is elsewhere, name that place as `checkpoint` of the pipeline. If it is lost, put it back from a copy; "
+            "or make it again from the ledger: `penstock checkpoint rebuild`; or read what `penstock adopt` says of a new one.",
         )
     if position.query_id is None:
         raise CheckpointMissing(
@@ -103,12 +105,14 @@ def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: Checkpoint
 
 
 def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckpoint) -> PenstockError:
-    """Return `error`; for a checkpoint damaged before its first batch was decided, with a remedy that needs no copy of it.
+    """Return `error`; for a damaged checkpoint with a remedy that needs no copy of it.
 
     A machine that went down at the first start leaves files that are empty, and nobody has a copy yet.
     """
     if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:
         error.remedy = begin_anew(checkpoint)
+    elif isinstance(error, CheckpointDamaged) and MADE_AGAIN not in error.remedy:
+        error.remedy = f"{error.remedy} {MADE_AGAIN}"
     return error
 
 
@@ -148,7 +152,7 @@ def require_sources(ledger: Ledger, checkpoint: SparkCheckpoint, sources: Sequen
 def _require_places(newest: Batch, checkpoint: SparkCheckpoint, sources: Sequence[SourceName]) -> None:
     before = [offsets.source for offsets in newest.offsets]
     now = list(dict.fromkeys(sources))
-    if before != now:
+    if before != now and not (are_places(before) and len(before) == len(now)):
         raise SourcesChanged(
             f"The query reads its sources in the order {', '.join(now)}, but the checkpoint {checkpoint.location} was made with "
             f"{', '.join(before)}.",
@@ -293,7 +297,8 @@ def _taken_over(runtime: Runtime, position: CheckpointPosition) -> Iterator[str]
     if position.is_replay:
         yield (
             f"Batch {upcoming} is planned and not committed, so all of it is delivered here. Rows of it that another program "
-            "wrote before it stopped are then TWICE in sinks that append (parquet, kafka, write: append): take them out first."
+            "wrote before it stopped are then TWICE in sinks that append (parquet, kafka, write: append): take them out first. "
+            f"`penstock checkpoint explain {runtime.checkpoint.location}` names the files or offsets of the batch."
         )
     yield f"`penstock checkpoint inspect {runtime.checkpoint.location}` shows what was read up to there."
 

@@ -21,6 +21,7 @@ from penstock.protocols import ALL_ROWS, Taken
 from penstock.run.assembly import DeliveryPlan, assemble, selections_of
 from penstock.run.connect import frame_of_writer, is_of_client, require_no_limit
 from penstock.run.failure import STOPPED, StopRequested, Undelivered, error_from_exception, translate_start_errors
+from penstock.run.given_writer import note_started, require_no_place, require_writer
 from penstock.run.observing import columns_of
 from penstock.run.open_delivery import Observer, OpenDelivery
 from penstock.run.preflight.description import RecordedRun, record_run
@@ -49,8 +50,8 @@ class Delivery:
     `penstock.OwnSink`; `home` is where ledger, spool and checkpoint are unless told otherwise; these places may be
     mappings of `url` and `options`, as in a pipeline file. Works on classic and Connect sessions. `publish_behind`: where
     `start` starts the query of a classic session, a batch is published while Spark computes the next one
-    (docs/howto/throughput.md). `publish_on`: which processes publish into Kafka (same page). `retry_timeout`: how long an append
-    or a publication is tried, such as `"10s"`.
+    (docs/howto/throughput.md). `publish_on`: which processes publish into Kafka, Cassandra and over HTTP (same page).
+    `retry_timeout`: how long an append or a publication is tried, such as `"10s"`.
 
     Every exception in a batch, `SystemExit` included, becomes a failed batch; its cause is kept in `failure`. May be handed to
     one query after another, as in a notebook: Spark ends the older one, which has no part in what the newer one does.
@@ -112,14 +113,16 @@ class Delivery:
         refused, and `observers` hear of what was recovered only: the batches are delivered by a process at the server.
         Raises Refused, Usage, Retryable or Failed before Spark starts anything.
         """
-        with noting_error(self.plan.settings.home):
+        with noting_error(self.plan.settings.home, of_start=True):
             self._require_startable(writer)
             return self.start_checked(writer, observers=observers, batches=batches)
 
     def _require_startable(self, writer: "DataStreamWriter") -> None:
+        require_writer(writer)
         facts = facts_of_writer(writer, self.plan.sources)
         claims = require_demanded(facts, self.plan)
         require_batches(facts)
+        require_no_place(writer, sink=facts.sink, options=facts.options, checkpoint=self.plan.spark_checkpoint)
         self.plan = replace(self.plan, output_mode=facts.output_mode, claims=claims)
 
     def start_checked(
@@ -171,6 +174,7 @@ class Delivery:
             self.plan = replace(self.plan, left=opened.newest_entry())
             self.release()
         try:
+            note_started(writer)
             streaming = start_streaming(writer.foreachBatch(self), self.plan)
         except PenstockError as error:
             diagnosed = self.diagnose(error)

@@ -9,6 +9,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
 from penstock.core.high_water_mark import HighWaterMark
@@ -24,6 +25,7 @@ from penstock.core.model import (
     SinkName,
     SourceName,
     Staged,
+    Summary,
     SweepCut,
     Waiting,
 )
@@ -33,7 +35,7 @@ from penstock.observe.last_error import LastError, last_error
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
-from penstock.run.continuation import require_continuation
+from penstock.run.continuation import require_continuation, with_way_out
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
 from penstock.run.operations import newest_decision
@@ -66,7 +68,7 @@ class AccountState:
 
     `state`: `published` (it shows everything that is decided), `empty` (nothing was published there), `outstanding` (not yet the
     newest decision), `lost` (it lacks the mark of what the ledger knows to be published there, or its directory), `foreign`
-    (another ledger filled it), `behind` (it shows more than the ledger holds, which is an older copy), `unknown` (the sink has no
+    (another ledger filled it), `ahead` (it shows more than the ledger holds, which is an older copy), `unknown` (the sink has no
     marker, and the ledger does not know the newest decision to be published), `unwritable` (nothing can be published there;
     `trouble` says why), `unreachable` (`trouble` says why). `decided` waits to be published, `running` may still be decided by
     the running generation, `dead` never.
@@ -143,7 +145,7 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
     with closing(ledger_of(plan)) as ledger:
         tail = ledger.tail()
         newest = None if tail is None else newest_decision(ledger, tail)
-        known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None)
+        known = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=None, error=last_error(plan.settings.home))
         sinks = sinks_of(plan)
         case = _Case(plan=plan, ledger=ledger, tail=tail, newest=newest, rows=published_rows(ledger, sinks))
         states = tuple(_with_writability(sinks, _look(sinks, case)))
@@ -165,25 +167,34 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
             ),
             transactions=tuple(transactions),
             refused=_refusal(plan, ledger, tail, sinks),
-            failure=replace(known, last_error=last_error(plan.settings.home)).failure,
+            failure=known.failure,
         )
 
 
 def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None, sinks: Sequence[Sink]) -> str | None:
     """Return why a start would be refused. None if a running driver moved ledger and checkpoint between the looks."""
     exactly_once = plan.settings.guarantee is Guarantee.EXACTLY_ONCE
-    if tail is None or not exactly_once or without_ledger(plan.settings) is not None:
+    if not exactly_once or without_ledger(plan.settings) is not None:
         return None
+    summary = Summary() if tail is None else tail.summary
     try:
         checkpoint = checkpoint_of(plan)
-        require_continuation(tail.summary, checkpoint)
-        require_joinable(tail.summary, [sink.name for sink in sinks])
+        require_continuation(summary, checkpoint)
+        require_joinable(summary, [sink.name for sink in sinks])
         planned = checkpoint.latest_offsets_id()
         if planned is not None:
-            checkpoint.offsets(planned)
+            _require_readable(checkpoint, planned, summary)
     except PenstockError as error:
         return scrub(f"{error.message} {error.remedy}") if ledger.tail() == tail else None
     return None
+
+
+def _require_readable(checkpoint: SparkCheckpoint, planned: BatchId, summary: Summary) -> None:
+    """Raise CheckpointDamaged, with the way out, if the plan of Spark's newest batch cannot be read."""
+    try:
+        checkpoint.offsets(planned)
+    except PenstockError as error:
+        raise with_way_out(error, summary, checkpoint) from None
 
 
 def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:

@@ -131,7 +131,7 @@ def _moved_input(text: str, *, doing: str) -> PenstockError | None:
         f"Spark could not {doing} the query: it knows input files by their absolute path, such as {found[2]}, and the source "
         f"reads {found[1]} now.",
         remedy="Set `path` of the source to the directory that held that file, and put the input back there. To go on in another "
-        "directory, take a new checkpoint: docs/howto/change.md says how.",
+        f"directory, keep delivered files out of it, and write it as a pattern: `path: {found[1].rstrip('/')}/*`.",
     )
 
 

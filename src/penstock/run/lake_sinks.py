@@ -63,11 +63,10 @@ def _delta(name: SinkName, settings: Delta, spool: "Spool", *, pipeline: Pipelin
     from penstock.sink.delta.log import delta_log
     from penstock.sink.delta.vacuum import Vacuum
 
-    account = _delta_account(settings)
-    log, given = delta_log(account), settings.maintenance
-    cleaner = None
-    if given is not None and given.vacuum_after is not None:
-        cleaner = Vacuum(log=log, after_ms=given.vacuum_after, now_ms=now_ms)
+    account, given = _delta_account(settings), settings.maintenance
+    vacuum_after_ms = None if given is None else given.vacuum_after
+    log = delta_log(account, vacuum_after_ms=vacuum_after_ms)
+    cleaner = None if vacuum_after_ms is None else Vacuum(log=log, after_ms=vacuum_after_ms, now_ms=now_ms)
     maintenance = _maintenance(settings, given, cleaner)
     return _lake_sink(name, settings, pipeline=pipeline, spool=spool, account=account, log=log, maintenance=maintenance)
 

@@ -75,7 +75,7 @@ def require_decided(ledger: Ledger, sinks: tuple[Sink, ...], *, pipeline: Pipeli
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Mismatch:
-    """Why an account is not this ledger's: `foreign` if another ledger filled it, `behind` if this ledger is an older copy."""
+    """Why an account is not this ledger's: `foreign` if another ledger filled it, `ahead` if this ledger is an older copy."""
 
     state: str
     error: LedgerMismatch
@@ -88,7 +88,7 @@ def ledger_mismatch(mark: HighWaterMark, ledger: Ledger, *, sink: SinkName, acco
         _require_own(mark, tail, ledger.read, ledger.location, sink=sink, account=account)
     except LedgerMismatch as error:
         is_copy = mark.ledger_id == identity_of(tail) and mark.position > _end(tail)
-        return Mismatch(state="behind" if is_copy else "foreign", error=error)
+        return Mismatch(state="ahead" if is_copy else "foreign", error=error)
     return None
 
 

@@ -34,13 +34,13 @@ from penstock.core.model import (
     SinkTotals,
     Summary,
 )
-from penstock.errors import Failed, Refused, Usage
+from penstock.errors import Failed, LedgerMismatch, PenstockError, Refused, Usage
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import unsettled_batch
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, assemble, ledger_of, sinks_of
 from penstock.run.continuation import Adoption, plan_adoption
-from penstock.run.ledger_match import ledger_mismatch, require_own_staging, use_tables
+from penstock.run.ledger_match import ledger_mismatch, require_decided, require_own_staging, use_tables
 from penstock.run.runtime import Runtime, coordinator_of, opened_by_this_process, prepare, use_row_digest
 
 
@@ -238,7 +238,10 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
     with closing(assemble(plan)) as runtime:
         tail = runtime.ledger.tail()
         adoption = plan_adoption(runtime, Summary() if tail is None else tail.summary, txn_app_id)
-        if not yes or not adoption.needed:
+        if not adoption.needed:
+            return adoption
+        if not yes:
+            _require_own_places(runtime)  # else the act would be announced that `yes` refuses
             return adoption
         with coordinating(runtime) as coordinator:
             prepare(runtime, schema=None)
@@ -248,6 +251,20 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
             if adoption.needed:
                 coordinator.adopt(adoption.recorded(reason=reason, operator=getpass.getuser()))
         return replace(adoption, done=adoption.needed)
+
+
+def _require_own_places(runtime: Runtime) -> None:
+    """Raise LedgerMismatch if another ledger staged or filled a place, without preparing any. Places that do not tell pass."""
+    tail = runtime.ledger.tail()
+    apart = frozenset[SinkName]() if tail is None else sinks_apart(tail.summary)
+    for sink in (sink for sink in runtime.sinks if sink.name not in apart):
+        try:
+            require_own_staging(runtime.ledger, [sink], pipeline=runtime.pipeline)
+            require_decided(runtime.ledger, (sink,), pipeline=runtime.pipeline, markers={})
+        except LedgerMismatch:
+            raise
+        except PenstockError:  # the act itself says what is wrong there
+            continue
 
 
 @contextmanager

@@ -18,7 +18,14 @@ from penstock.run.assembly import DeliveryPlan, ledger_of
 from penstock.run.doctor import Diagnosis, doctor_of
 from penstock.run.operations import Verification
 from penstock.run.pipeline_acts import PipelineActs
-from penstock.run.startable import require_brokers, require_continued, require_logins, require_parts
+from penstock.run.startable import (
+    require_brokers,
+    require_continued,
+    require_guarantee,
+    require_logins,
+    require_parts,
+    require_pyspark,
+)
 from penstock.run.status import status_of
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.listening import host_and_port
@@ -74,12 +81,13 @@ class Pipeline(PipelineActs):
 
         Raises Refused, Usage, Retryable or Failed before anything runs.
         """
+        require_pyspark()
         from penstock.run.failure import is_spark_gone
         from penstock.run.start import start
 
         observation = self._observation or self._new_observation()
         try:
-            with noting_error(self.settings.home):
+            with noting_error(self.settings.home, of_start=True):
                 return start(
                     self.settings,
                     self.plan,
@@ -119,10 +127,12 @@ class Pipeline(PipelineActs):
     def require_startable(self) -> None:
         """Look, without Spark, for what would keep a start from working. Raises what the start would raise.
 
-        Costs a second or two. A missing package, input directory or checkpoint, a database that refuses the login, and brokers
-        that do not answer are found. A start, and `check`, find more.
+        Costs a second or two. A missing package, input directory or checkpoint, a misspelled format, a source, trigger or sink
+        that is too weak, a database that refuses the login, a file of one that takes no write, and brokers that do not answer
+        are found. A start, and `check`, find more.
         """
         require_parts(self.settings, self.plan)
+        require_guarantee(self.settings, self.plan)
         require_continued(self.settings, self.plan)
         require_brokers(self.settings)
         require_logins(self.plan)
@@ -132,7 +142,11 @@ class Pipeline(PipelineActs):
         require_parts(self.settings, self.plan)
 
     def session(self) -> "SparkSession":
-        """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`."""
+        """Return the active Spark session, or a new one with the settings of the file and its log in `<home>/spark.log`.
+
+        Raises DependencyMissing without PySpark or Java, Failed if Spark does not start.
+        """
+        require_pyspark()
         from penstock.run.session import session_of
 
         return session_of(self.settings)
@@ -147,15 +161,17 @@ class Pipeline(PipelineActs):
 
     def check(self, spark: "SparkSession | None" = None) -> "CheckReport":
         """Return what is guaranteed, source by source, operator by operator, sink by sink. Leaves nothing behind."""
+        spark = spark or self.session()
         from penstock.run.check import check
 
-        return check(self.settings, self.plan, spark or self.session())
+        return check(self.settings, self.plan, spark)
 
     def explain(self, spark: "SparkSession | None" = None) -> "Explanation":
         """Return how a batch will go: scans, operators, path, what each sink does."""
+        spark = spark or self.session()
         from penstock.run.explain import explain
 
-        return explain(self.settings, self.plan, spark or self.session())
+        return explain(self.settings, self.plan, spark)
 
     def status(self, *, known: Status | None = None) -> Status:
         """Return where the pipeline stands, beside a running driver or not.
@@ -223,17 +239,19 @@ class Pipeline(PipelineActs):
         limit: int = 100,
     ) -> "StateRows":
         """Return the state of a key, of which `key` gives some columns or all, each value as text. Raises Usage, Failed."""
+        spark = spark or self.session()
         from penstock.run.state_rows import StateChoice, find_rows
 
-        return find_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), key=key, limit=limit)
+        return find_rows(self.plan, spark, choice=choice or StateChoice(), key=key, limit=limit)
 
     def export_state(
         self, directory: str | Path, spark: "SparkSession | None" = None, *, choice: "StateChoice | None" = None
     ) -> "StateExport":
         """Write the state of an operator as Parquet into a new directory. Raises Refused if it exists, Usage, Failed."""
+        spark = spark or self.session()
         from penstock.run.state_rows import StateChoice, export_rows
 
-        return export_rows(self.plan, spark or self.session(), choice=choice or StateChoice(), directory=directory)
+        return export_rows(self.plan, spark, choice=choice or StateChoice(), directory=directory)
 
     def verify(self, sink: str | None = None, *, since: int | None = None) -> Verification:
         """Compare every sink's content, or that of `sink`, with the ledger; with `since` only what later batches brought."""

@@ -12,6 +12,7 @@ from penstock.run import operations
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.continuation import Adoption
 from penstock.run.doctor import end_transaction
+from penstock.run.startable import require_fillable
 from penstock.spec.pipeline import PipelineSettings
 
 if TYPE_CHECKING:
@@ -56,10 +57,14 @@ class PipelineActs(ABC):
         that runs is fenced. A call that was killed is finished by the next start of anything. Raises Refused, before anything is
         done, for records that would have to pass an operator with state, and for sinks in which they would replace others.
         """
+        from penstock.run.quarantined import require_quarantine
+
+        require_quarantine(self.plan)
+        spark = spark or self.session()
         from penstock.run.replay import Choice, replay
 
         choice = Choice(batch=batch, ids=tuple(rows), reason=reason)
-        return replay(self.settings, self.plan, spark or self.session(), choice=choice, yes=yes)
+        return replay(self.settings, self.plan, spark, choice=choice, yes=yes)
 
     def recover(self) -> Recovered:
         """Publish an outstanding decision and sweep, without Spark. A driver that still runs is fenced."""
@@ -194,12 +199,14 @@ class PipelineActs(ABC):
         where it delivers to the sink already, or the sink may put rows aside. `dry_run`: only say what would be done. Raises
         Refused, before anything is done, for a query that keeps state, and if a batch cannot be read again.
         """
+        require_fillable(self.settings, SinkName(sink))
+        spark = spark or self.session()
         from penstock.run.backfill import backfill
 
         return backfill(
             self.settings,
             self.plan,
-            spark or self.session(),
+            spark,
             sink=SinkName(sink),
             from_batch=None if from_batch is None else BatchId(from_batch),
             dry_run=dry_run,

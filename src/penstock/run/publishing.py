@@ -26,12 +26,16 @@ def publishing_findings(publish_on: PublishOn, sinks: Sequence[Sink]) -> Iterato
             subject="publish_on",
             ok=True,
             warns=True,
-            message="executors changes nothing here: only sinks of type kafka, with transactions, are published by tasks",
+            message="executors changes nothing here: of these sinks none can be published by tasks",
         )
 
 
 def _publisher(tasks: int, sink: Sink) -> str:
     if tasks == 0:
         return f"is published by the driver: {_BY_DRIVER[sink.kind]}"
-    side_by_side = "one task; `lanes` sets how many" if tasks == 1 else f"{tasks} tasks, one for each lane"
-    return f"is published on the executors by {side_by_side}; small batches by the driver"
+    at_a_time = (
+        "one task at a time; the sink's `lanes` or `concurrency` sets how many"
+        if tasks == 1
+        else f"up to {tasks} tasks at a time"
+    )
+    return f"is published on the executors by {at_a_time}; small batches by the driver"

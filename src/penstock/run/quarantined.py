@@ -9,17 +9,22 @@ from penstock.run.assembly import DeliveryPlan, quarantine_of
 from penstock.run.reading import read_table
 
 
+def require_quarantine(plan: DeliveryPlan) -> None:
+    """Raise Usage for a pipeline without a quarantine."""
+    if quarantine_of(plan) is None:
+        raise Usage(
+            f"The pipeline {plan.pipeline!r} has no quarantine.",
+            remedy="Add `quarantine: ./quarantine` to its file, and `undecodable: quarantine` to a source that decodes, or a "
+            "rule of `expect` with `on_violation: quarantine`.",
+        )
+
+
 def quarantined_records(plan: DeliveryPlan, *, batch: int | None = None) -> Sequence[QuarantinedRecord]:
     """Return all records, or those that a batch of that number brought, by source, place and rule.
 
     Receipts of replays count as of the newest batch. Raises Usage without a quarantine.
     """
-    if quarantine_of(plan) is None:
-        raise Usage(
-            f"The pipeline {plan.pipeline!r} has no quarantine.",
-            remedy="Add `quarantine:` to its file, and `undecodable: quarantine` to a source that decodes, or a rule of `expect` "
-            "with `on_violation: quarantine`.",
-        )
+    require_quarantine(plan)
     reading = read_table(plan, NAME, None, None, added=False, counted=False)
     found = records_in(
         QuarantinedRows(generation=file.generation, batch=file.batch_id, rows=rows.to_pylist())

@@ -29,6 +29,7 @@ from penstock.run.interrupt import Interrupt
 from penstock.run.measuring import BusyLook, SparkSteps
 from penstock.run.operations import history_of, offsets_of
 from penstock.source.naming import naming
+from penstock.support.secret import scrub
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
@@ -97,13 +98,23 @@ class Query:
         """Say which pipeline it is, whether it runs, and its newest batch, without an error where Spark is gone."""
         opened, found = self._delivery.opened, list[str]()
         try:
-            found.append("running" if self._streaming.isActive else "ended")
+            found.append("running" if self._streaming.isActive else self._how_it_ended())
         except Exception:  # noqa: BLE001 - Spark's process is gone, by whichever class that is told
             found.append("lost")
         if opened is not None:
             last = opened.summary.last_batch_id
             found += [f"generation {opened.coordinator.generation}", "no batch yet" if last is None else f"batch {last}"]
         return f"<penstock query of pipeline {self._delivery.plan.pipeline!r}: {', '.join(found)}>"
+
+    def _how_it_ended(self) -> str:
+        """Return `failed` with the error that ended the query, or `ended` if it was stopped or has delivered what there was."""
+        failure, exception = self._error or self._delivery.failure, self.exception()
+        if failure is None and exception is not None:
+            failure = error_from_query(str(exception), checkpoint=checkpoint_of(self._delivery.plan))
+        if failure is None or isinstance(failure, StopRequested):
+            return "ended"
+        error = error_from_exception(failure)
+        return f"failed with {type(error).__name__}: {scrub(error.message).rstrip('.')}"
 
     @property
     def isActive(self) -> bool:  # noqa: N802 - Spark's name

@@ -16,6 +16,7 @@ from penstock.core.guarantee import Claim
 from penstock.core.model import QueryId, SourceName
 from penstock.errors import Usage
 from penstock.run.connect import frame_of_writer, is_of_client, sources_of_client
+from penstock.run.given_writer import sink_in, sink_in_message
 from penstock.run.path_columns import FileRelation
 from penstock.source.guarantee import OpenedSource, opened_claims, relevant_confs, short_format, source_claims
 from penstock.spec.pipeline import PipelineSettings, Trigger
@@ -67,6 +68,8 @@ class QueryFacts:
     output_mode: str | None = None
     trigger: Trigger | None = None
     options: Mapping[str, str] | None = None
+    sink: str | None = None
+    """What the writer itself says of where its rows go, None also where that cannot be seen."""
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -104,6 +107,7 @@ def facts_of_writer(writer: "DataStreamWriter", names: Sequence[SourceName]) -> 
         output_mode=mode,
         trigger=trigger,
         options=options,
+        sink=_seen(lambda: _sink_of(writer)),
     )
 
 
@@ -148,6 +152,13 @@ def _of_client(writer: "DataStreamWriter") -> tuple[str | None, Trigger | None, 
     chosen = message.WhichOneof("trigger")
     trigger = _TRIGGERS[_CLIENT_TRIGGERS.get(chosen, "ProcessingTimeTrigger")]
     return (message.output_mode or "append").lower(), trigger, {key.lower(): value for key, value in message.options.items()}
+
+
+def _sink_of(writer: "DataStreamWriter") -> str | None:
+    if is_of_client(writer):
+        return sink_in_message(writer._write_proto)  # type: ignore[attr-defined]
+    default = str(frame_of_writer(writer).sparkSession.conf.get("spark.sql.sources.default"))
+    return sink_in(str(_field(writer._jwrite, "source")), default=default)
 
 
 def _field(java: Any, *names: str) -> Any:

@@ -175,6 +175,7 @@ def _require_known(files: tuple[PublishedFile, ...], tables: Mapping[AccountName
     rewritten = next((file for file in unknown if sizes.get((file.account, file.name)) != file.size_bytes), None)
     if rewritten is not None:
         raise Refused(
-            f"{rewritten.url} tells no batch: maintenance wrote it, so it may hold rows that are later than batch {batch_id}.",
+            f"{rewritten.url} tells no batch: maintenance wrote it, or another program (existing_rows: keep). It may hold rows "
+            f"that are later than batch {batch_id}.",
             remedy="Read the newest batch, or only the files that a batch added.",
         )

@@ -6,7 +6,7 @@ from dataclasses import replace
 from functools import partial
 from typing import TYPE_CHECKING
 
-from penstock.checkpoint.act import Act
+from penstock.checkpoint.act import Act, newest_entries
 from penstock.checkpoint.acting import Performed
 from penstock.checkpoint.rebuilding import FilesByEnd, plan_rebuild, rebuilt
 from penstock.checkpoint.source_log import fingerprint, log_offset
@@ -54,9 +54,11 @@ def rebuild_checkpoint(
     settings = pipeline.settings
     order: Sequence[SourceName] = [SourceName(name) for name in settings.sources]
     if settings.transform is not None:
+        perform_act(pipeline.plan, "rebuild", {}, _only_if_lost, yes=False)  # before Java is looked for
+        spark = (session or pipeline.session)()
         from penstock.run.state_rebuilding import StateRebuilding
 
-        order, with_state = StateRebuilding.of(pipeline, (session or pipeline.session)(), to=to, options=options)
+        order, with_state = StateRebuilding.of(pipeline, spark, to=to, options=options)
         if with_state is not None:
             return perform_act(pipeline.plan, "rebuild", {}, with_state.shown, doing=with_state.done, yes=yes)
     return perform_act(pipeline.plan, "rebuild", {}, partial(_rebuild, settings=settings, order=order), yes=yes)
@@ -76,6 +78,14 @@ def _rebuild(runtime: Runtime, *, settings: PipelineSettings, order: Sequence[So
         named=named,
     )
     return replace(plan_rebuild(runtime.checkpoint.files, made), notes=tuple(_notes(batch, files)))
+
+
+def _only_if_lost(runtime: Runtime) -> Act:
+    """Return an act that does nothing. Raises as `lost_at`; not called where an interrupted rebuilding is to be finished."""
+    lost_at(runtime)
+    newest = newest_entries(runtime.checkpoint.files)
+    place = runtime.checkpoint.location
+    return Act(verb="rebuild", request={}, location=place, sentence="", steps=(), newest=newest, newest_after=newest)
 
 
 def lost_at(runtime: Runtime) -> Entry:
@@ -135,7 +145,7 @@ def _require_lost(checkpoint: SparkCheckpoint, batch: Batch) -> None:
             raise Refused(
                 f"The checkpoint {checkpoint.location} is not lost: it is whole, of the query that the ledger continues, "
                 f"and ends with batch {committed}, where the newest decided one is {batch.batch_id}.",
-                remedy="Start the pipeline; `penstock status` says whether it can.",
+                remedy="Nothing is to be made again: start the pipeline; `penstock status` says whether it can.",
             )
 
 
@@ -143,7 +153,13 @@ def _newest(ledger: Ledger) -> Entry:
     """Return the newest decision. Raises Refused if none says where the query goes on."""
     tail = ledger.tail()
     entry = None if tail is None else newest_decision(ledger, tail)
-    if tail is None or entry is None or tail.summary.query_id is None:
+    if tail is None:
+        raise Refused(
+            f"The ledger at {ledger.location} is empty, so it cannot tell what the checkpoint held.",
+            remedy="Put the ledger back if it is lost, moved or not mounted. If nothing was delivered yet, start the pipeline: "
+            "Spark makes a new checkpoint where there is none.",
+        )
+    if entry is None or tail.summary.query_id is None:
         raise Refused(
             f"The ledger at {ledger.location} expects a new checkpoint, so there is none to make again.",
             remedy="Start the pipeline: Spark makes one.",
@@ -200,13 +216,24 @@ def _files_of(ledger: Ledger, name: SourceName, *, place: int | None, after: Bat
                 "by an older Penstock, or read more than 1,000 files.",
                 remedy=_ELSE,
             )
-        found[end] = listed
+        found |= _by_entry(listed, after=log_offset(each.start), end=end)
     if begins is not None:
         raise Refused(
-            f"The ledger has forgotten which files the first batches read of source {name}: it keeps 10,000 entries.",
+            f"The ledger has forgotten which files the first batches read of source {name}, or another program delivered these "
+            "batches before an adoption. It keeps 10,000 entries.",
             remedy=_ELSE,
         )
     return found
+
+
+def _by_entry(files: tuple[InputFile, ...], *, after: int | None, end: int) -> dict[int, tuple[InputFile, ...]]:
+    """Return the files of a batch by the entries that it read. Each has one at least, and which has more makes no difference.
+
+    More than one is read by the batch of a start behind a stop that came between an entry of Spark's log of files and the plan.
+    """
+    first = 0 if after is None else after + 1
+    alone = {log_id: files[place : place + 1] for place, log_id in enumerate(range(first, end))}
+    return {**alone, end: files[len(alone) :]}
 
 
 def decisions_of(ledger: Ledger) -> Iterator[Decision]:

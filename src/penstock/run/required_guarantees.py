@@ -1,7 +1,7 @@
 """What is demanded of a streaming query before anything of it is staged: the same checks at every entry point."""
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
@@ -12,10 +12,13 @@ from penstock.errors import GuaranteeTooWeak, Usage
 from penstock.protocols import ProjectsRows, Sink
 from penstock.run.assembly import DeliveryPlan, sinks_of
 from penstock.run.query_facts import QueryFacts
+from penstock.source.guarantee import source_claims
 from penstock.spark.error import read_spark_error
 from penstock.spec.combinations import mode_complaints, own_output_complaints
 from penstock.spec.complaint import sentence
-from penstock.spec.pipeline import Trigger
+from penstock.spec.kafka import Kafka
+from penstock.spec.pipeline import PipelineSettings, Trigger
+from penstock.spec.sink import Console, Memory
 from penstock.stage.opening import OpensTables
 from penstock.support.secret import scrub
 from penstock.transform.guarantee import operator_claims, option_claims, output_mode_claim, require_mode, trigger_claim
@@ -59,12 +62,7 @@ def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]
     Called by every entry point before the ledger is opened: a refused query leaves nothing behind.
     """
     claims = claims_of(facts, plan)
-    weak = too_weak(claims, plan.settings.guarantee)
-    if weak:
-        raise GuaranteeTooWeak(
-            f"The pipeline demands exactly_once, but {weak[0].subject} gives at_least_once: {weak[0].why}",
-            remedy=f"{weak[0].remedy} Or demand `guarantee: at_least_once`.".lstrip(),
-        )
+    _require_strong(claims, plan.settings.guarantee)
     if facts.unseen and plan.settings.guarantee is Guarantee.EXACTLY_ONCE:
         _log.warning(
             "Pipeline %s: not checked, because it cannot be seen from here: %s. docs/GUARANTEES.md says what each way to start "
@@ -73,6 +71,57 @@ def require_demanded(facts: QueryFacts, plan: DeliveryPlan) -> tuple[Claim, ...]
             "; ".join(facts.unseen),
         )
     return claims
+
+
+def require_demanded_of_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
+    """Raise GuaranteeTooWeak for a source, trigger or sink that is too weak whatever Spark would say of the query.
+
+    Called before Spark starts; the start asks again, of the query too.
+    """
+    sinks = sinks_of(plan)
+    try:
+        of_sinks = [_sink_claim(sink, plan, settings.trigger) for sink in sinks]
+    finally:
+        for sink in sinks:
+            sink.close()
+    claims = (*source_claims(settings.sources, {}), trigger_claim(settings.trigger), *of_sinks)
+    _require_strong(claims, settings.guarantee)
+    if not settings.trigger.batches_have_identity:
+        unprotected_sink(settings)
+
+
+def unprotected_sink(settings: PipelineSettings) -> tuple[str, Console | Kafka | Memory]:
+    """Return name and settings of the sink of a continuous or real-time query, which Spark's own sink stands for.
+
+    Raises GuaranteeTooWeak for other sinks, or several, and Usage for what real time cannot do.
+    """
+    name, sink = next(iter(settings.sinks.items()))
+    if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
+        raise batches_without_identity()
+    if settings.trigger.real_time is None:
+        return name, sink
+    if isinstance(sink, Memory):
+        raise Usage(
+            "Trigger real_time: expected a sink of type console or kafka, found memory, which Spark does not fill in real time.",
+            remedy="Take type: kafka or console, or use trigger continuous.",
+        )
+    if settings.output_mode != "update":
+        raise Usage(
+            f"Trigger real_time sends rows when they change: expected output_mode update, found {settings.output_mode}.",
+            remedy="Write `output_mode: update`; without an operator that keeps state every row is sent once, as in append.",
+        )
+    return name, sink
+
+
+def _require_strong(claims: Iterable[Claim], demanded: Guarantee) -> None:
+    weak = next(iter(too_weak(claims, demanded)), None)
+    if weak is not None:
+        allows = weak.allows if weak.may_lose_rows else f"gives {weak.allows}"
+        accepting = ", which accepts the loss" if weak.may_lose_rows else ""
+        raise GuaranteeTooWeak(
+            f"The pipeline demands exactly_once, but {weak.subject} {allows}: {weak.why}",
+            remedy=f"{weak.remedy} Or demand `guarantee: at_least_once`{accepting}.".lstrip(),
+        )
 
 
 def require_batches(facts: QueryFacts) -> None:

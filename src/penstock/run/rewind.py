@@ -37,7 +37,7 @@ CHECKPOINT = FaultPoint("rewind.checkpoint", "Spark's checkpoint is set back.")
 KEEP = FaultPoint("rewind.keep", "The ledger records that a sink that is gone keeps what a rewind takes back.")
 FINISH = FaultPoint("rewind.finish", "The ledger records that a rewind is carried out.")
 
-_TAKE_OUT = "Take such a sink out of the pipeline file first: it keeps what it has."
+_TAKE_OUT = "Run `penstock recover`, then take such a sink out of the pipeline file, and do this again: it keeps what it has."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

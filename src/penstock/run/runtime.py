@@ -1,5 +1,6 @@
 """The `Runtime` of one run (ledger, sinks and checkpoint), how it is prepared, and the coordinator over it."""
 
+import logging
 import os
 import platform
 import socket
@@ -32,6 +33,7 @@ from penstock.core.model import (
 from penstock.core.publish_task import PublishesInTasks
 from penstock.protocols import ALL_ROWS, HashesRows, Ledger, Sink, Taken
 from penstock.run.ledger_match import require_decided, require_own_staging, require_present
+from penstock.run.removed_directories import removed_directories
 from penstock.sink.concurrent import map_concurrently
 from penstock.source.chain.settings import ChainSettings
 from penstock.source.journal.journals import Journals
@@ -43,6 +45,8 @@ from penstock.stage.rules import RuleCheck
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -147,6 +151,8 @@ def prepare(
     others = frozenset[SinkName]() if tail is None else sinks_apart(tail.summary) - {apart}
     sinks = tuple(sink for sink in runtime.sinks if sink.name not in others)
     markers = require_present(runtime.ledger, sinks, pipeline=runtime.pipeline)
+    for removed in removed_directories(runtime.ledger, sinks, markers, pipeline=runtime.pipeline):
+        _log.warning("%s", removed)
     require_own_staging(runtime.ledger, sinks, pipeline=runtime.pipeline)
     for sink in sinks:
         sink.prepare(pipeline=runtime.pipeline, schema=taken[sink.name].schema if sink.name in taken else schema)

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from penstock.blob.url import is_blob
 from penstock.checkpoint import savepoint as saved
-from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
+from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint, is_empty
 from penstock.checkpoint.entries import parse_offsets
 from penstock.checkpoint.files import Files, open_files, places_below
 from penstock.checkpoint.savepoint import LedgerPoint, Savepoint
@@ -67,6 +67,8 @@ class SavepointCheck:
 
     savepoint: Savepoint
     problems: tuple[str, ...]
+    is_whole: bool
+    """Whether its files are what was copied; then the only problem is that it does not belong to the ledger."""
 
     @property
     def ok(self) -> bool:
@@ -149,7 +151,7 @@ def check(plan: DeliveryPlan, name: str, place: Files) -> SavepointCheck:
     problems = list(saved.problems(place, savepoint))
     with closing(ledger_of(plan)) as ledger:
         wrong = foreign(savepoint, ledger)
-    return SavepointCheck(savepoint=savepoint, problems=tuple([*problems, wrong] if wrong else problems))
+    return SavepointCheck(savepoint=savepoint, problems=tuple([*problems, wrong] if wrong else problems), is_whole=not problems)
 
 
 def foreign(savepoint: Savepoint, ledger: Ledger) -> str | None:
@@ -177,7 +179,11 @@ def restore(plan: DeliveryPlan, name: str, place: Files, *, reason: str, yes: bo
     with closing(ledger_of(plan)) as ledger:
         wrong = foreign(savepoint, ledger)
     if wrong is not None:
-        raise LedgerMismatch(f"Savepoint {name!r} cannot be restored: {wrong}.", remedy="Take another savepoint.")
+        raise LedgerMismatch(
+            f"Savepoint {name!r} cannot be restored: {wrong}.",
+            remedy="If another ledger is in the place of the right one, put that back. Else take another savepoint: "
+            "`penstock savepoint list` names them.",
+        )
     way = CheckpointWay(
         verb="restore",
         request={"savepoint": name},
@@ -192,6 +198,7 @@ def remove(name: str, place: Files, *, yes: bool) -> int:
     saved.require_name(name)
     places = list(places_below(place, name))
     if not places:
+        saved.remove_directories(place, name)
         saved.the(place, name)
     return saved.delete(place, name) if yes else len(places)
 
@@ -296,7 +303,7 @@ def _require_free(files: Files, own: tuple[str, ...]) -> None:
     from penstock.checkpoint.entries import Unreadable, parse_query_id
 
     metadata = files.read("metadata")
-    if metadata == UNFINISHED or (metadata is None and not files.names("")):
+    if metadata == UNFINISHED or (metadata is None and is_empty(files)):
         return
     try:
         if metadata is not None and parse_query_id(metadata) in own:

@@ -206,6 +206,6 @@ def _with_replay(found: SinkOrigin, position: CheckpointPosition, *, checkpoint:
         found,
         refused=f"The query planned batch {number} and did not commit it, so that batch is delivered here as a whole. What the "
         f"query wrote of it into sink {found.sink!r} would be there twice, and nothing tells whether it did.",
-        remedy=f"`penstock checkpoint inspect {checkpoint}` shows which records the batch holds. Take those out of the sink, or "
-        f"make sure that none is there, and say so with --trust {found.sink}.",
+        remedy=f"`penstock checkpoint explain {checkpoint}` names the files or offsets of the batch. Take its rows out of the "
+        f"sink, or make sure that none is there, and say so with --trust {found.sink}.",
     )

@@ -26,7 +26,7 @@ from penstock.run.preflight.compare import SeenBySpark, versions_of
 from penstock.run.preflight.description import describe
 from penstock.run.query import Query, start_streaming
 from penstock.run.query_facts import facts_of_pipeline
-from penstock.run.required_guarantees import batches_without_identity, require_demanded
+from penstock.run.required_guarantees import require_demanded, unprotected_sink
 from penstock.run.startable import require_compatible
 from penstock.source.guarantee import source_claims
 from penstock.source.kafka.decode import coded_columns, decode_passes
@@ -162,12 +162,8 @@ def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: De
 
     Raises GuaranteeTooWeak for other sinks, Usage for what Spark's sink cannot take.
     """
-    name, sink = next(iter(settings.sinks.items()))
-    if len(settings.sinks) != 1 or not isinstance(sink, Console | Kafka | Memory):
-        raise batches_without_identity()
+    name, sink = unprotected_sink(settings)
     frame = selected(frame, sink)
-    if settings.trigger.real_time is not None:
-        _require_real_time(settings, sink)
     if isinstance(sink, Kafka):
         writer = _into_topic(name, sink, frame, delivery)
     elif isinstance(sink, Console):
@@ -177,19 +173,6 @@ def start_unprotected(settings: PipelineSettings, frame: DataFrame, delivery: De
         writer = frame.writeStream.format("memory")
     writer = _configured(writer, settings, name=name if isinstance(sink, Memory) else settings.pipeline)
     return Query(start_streaming(writer, delivery.plan), delivery, delivery.observation)
-
-
-def _require_real_time(settings: PipelineSettings, sink: Console | Kafka | Memory) -> None:
-    if isinstance(sink, Memory):
-        raise Usage(
-            "Trigger real_time: expected a sink of type console or kafka, found memory, which Spark does not fill in real time.",
-            remedy="Take type: kafka or console, or use trigger continuous.",
-        )
-    if settings.output_mode != "update":
-        raise Usage(
-            f"Trigger real_time sends rows when they change: expected output_mode update, found {settings.output_mode}.",
-            remedy="Write `output_mode: update`; without an operator that keeps state every row is sent once, as in append.",
-        )
 
 
 def _into_topic(name: str, sink: Kafka, frame: DataFrame, delivery: Delivery) -> DataStreamWriter:

@@ -1,16 +1,18 @@
 """What keeps a pipeline from starting and can be seen without Spark, whose start takes most of a minute on a small machine."""
 
 import os
+import re
 from contextlib import ExitStack, closing
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Protocol, runtime_checkable
 
 from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import require_sinks_of
 from penstock.commit.rewind import require_rewound
 from penstock.core.guarantee import too_weak
-from penstock.core.model import Entry, Guarantee
-from penstock.errors import DependencyMissing, Refused
+from penstock.core.model import Entry, Guarantee, SinkName
+from penstock.errors import DependencyMissing, Refused, Usage
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
@@ -18,15 +20,19 @@ from penstock.run.operations import newest_decision
 from penstock.run.preflight.change import Preflight
 from penstock.run.preflight.compare import SeenBySpark, compare
 from penstock.sink.concurrent import map_concurrently
-from penstock.source.guarantee import source_claims
+from penstock.source.guarantee import likely_format, source_claims, unknown_format
 from penstock.source.input_path import require_any, require_paths
 from penstock.source.kafka import reachable
 from penstock.source.kafka.options import is_kafka
 from penstock.spec.pipeline import PipelineSettings, without_ledger
+from penstock.spec.sink import Console, Memory
 from penstock.support.extras import install_command
 
 _SPARK_IS_SET_UP = ("SPARK_REMOTE", "PYSPARK_GATEWAY_PORT", "SPARK_HOME", "SPARK_CONF_DIR", "HADOOP_CONF_DIR", "YARN_CONF_DIR")
 """Environment variables by which Spark can be elsewhere, or have another default file system than this machine's."""
+
+_BRINGS_FORMATS = re.compile(r"spark\.jars|extraClassPath|--(jars|packages|driver-class-path|py-files)")
+"""What of settings and arguments of spark-submit gives Spark data sources of others."""
 
 _DEFAULT_FILES = ("spark.hadoop.fs.defaultFS", "spark.hadoop.fs.default.name")
 
@@ -40,20 +46,73 @@ class LogsIn(Protocol):
         ...
 
 
-def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
-    """Raise Usage without sources or for an input directory that is not there, DependencyMissing without PySpark or for a sink.
+@runtime_checkable
+class WritesFile(Protocol):
+    """A sink into a file that says at once whether the file takes a write."""
 
-    Directories are looked at where Spark will see the same: not at a server of Spark Connect, or with a default file system.
+    def require_writable(self, *, home: str) -> None:
+        """Raise Failed if it does not. `home` may be missing, since a start creates it."""
+        ...
+
+
+def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
+    """Raise Usage without sources, for a misspelled format, or for an input directory that is not there.
+
+    Raises DependencyMissing without PySpark or for a sink. Directories are looked at where Spark will see the same: not at a
+    server of Spark Connect, or with a default file system.
     """
     require_any(settings.sources)
+    _require_formats(settings)
+    require_pyspark()
+    for sink in sinks_of(plan):
+        sink.close()
+    if not _is_spark_set_up() and not any(key in settings.spark.conf for key in _DEFAULT_FILES):
+        require_paths(settings.sources)
+
+
+def _is_spark_set_up() -> bool:
+    return any(name in os.environ for name in _SPARK_IS_SET_UP)
+
+
+def _require_formats(settings: PipelineSettings) -> None:
+    """Raise Usage for a format that is spelled nearly like one that is known, where nothing brings Spark any others.
+
+    A package, a jar, a class path or a module `pyspark_…`, in which Spark looks for data sources, can have one of that name.
+    """
+    given = [*settings.spark.conf, os.environ.get("PYSPARK_SUBMIT_ARGS", "")]
+    if _is_spark_set_up() or settings.spark.packages or any(_BRINGS_FORMATS.search(text) for text in given):
+        return
+    for name, source in settings.sources.items():
+        if source.format is not None and likely_format(source.format) is not None and not _brings_python_sources():
+            raise unknown_format(name, source.format)
+
+
+def _brings_python_sources() -> bool:
+    return any(module.name.startswith("pyspark_") for module in iter_modules())
+
+
+def require_guarantee(settings: PipelineSettings, plan: DeliveryPlan) -> None:
+    """Raise GuaranteeTooWeak for a source, trigger or sink that gives less than is demanded, as a start would after Spark's."""
+    from penstock.run.required_guarantees import require_demanded_of_parts  # with PySpark
+
+    require_demanded_of_parts(settings, plan)
+
+
+def require_pyspark() -> None:
+    """Raise DependencyMissing without PySpark. Called before a module is imported that needs it."""
     if find_spec("pyspark") is None:
         raise DependencyMissing(
             "A pipeline runs on PySpark, which is not installed.", remedy=f"Install it: {install_command('spark')}"
         )
-    for sink in sinks_of(plan):
-        sink.close()
-    if not any(name in os.environ for name in _SPARK_IS_SET_UP) and not any(key in settings.spark.conf for key in _DEFAULT_FILES):
-        require_paths(settings.sources)
+
+
+def require_fillable(settings: PipelineSettings, sink: SinkName) -> None:
+    """Raise Usage for a sink that the file does not have, Refused for one that keeps no rows: neither can be backfilled."""
+    found = settings.sinks.get(sink)
+    if found is None:
+        raise Usage(f"The pipeline has no sink {sink!r}.", remedy=f"It has {', '.join(settings.sinks)}.")
+    if isinstance(found, Console | Memory):
+        raise Refused(f"Sink {sink!r} is of type {found.type}, which keeps no rows.", remedy="Name another sink.")
 
 
 def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
@@ -101,9 +160,15 @@ def _is_continued(settings: PipelineSettings) -> bool:
 
 
 def require_logins(plan: DeliveryPlan) -> None:
-    """Raise what a start would raise for databases that refuse a login or do not answer. Waits for the slowest of them."""
+    """Raise what a start would raise for databases that refuse a login, do not answer, or are a file that takes no write.
+
+    Waits for the slowest of them. Files are looked at unless a server of Spark Connect writes them.
+    """
     with ExitStack() as opened:
         sinks = [opened.enter_context(closing(sink)) for sink in sinks_of(plan)]
+        for sink in sinks if "SPARK_REMOTE" not in os.environ else ():
+            if isinstance(sink, WritesFile):
+                sink.require_writable(home=plan.settings.home)
         map_concurrently(lambda sink: sink.require_login(), [sink for sink in sinks if isinstance(sink, LogsIn)])
 
 

@@ -15,7 +15,7 @@ from penstock.core.model import Entry, Finding, PipelineName, Position, SinkName
 from penstock.errors import CheckpointDamaged, PenstockError, Refused
 from penstock.observe.last_error import last_error, last_fence
 from penstock.observe.state_size import newest_in, state_size
-from penstock.observe.status import PlaceState, Status, status
+from penstock.observe.status import CheckpointPosition, PlaceState, Status, status
 from penstock.observe.supervision import standby, supervision
 from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, quarantine_of, sink_of
@@ -55,11 +55,19 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
     with closing(ledger_of(plan)) as ledger:
         before = ledger.tail()
         checkpoint = checkpoint_of(plan)
-        found = status(pipeline=plan.pipeline, ledger=ledger, checkpoint=position_of(checkpoint), before=before, known=known)
-        found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
         home = plan.settings.home
-        found = replace(found, last_error=last_error(home), last_fence=last_fence(home))
-        found = replace(found, supervision=supervision(home), standby=standby(home))
+        position, damage = _position_or_damage(checkpoint)
+        found = status(
+            pipeline=plan.pipeline,
+            ledger=ledger,
+            checkpoint=position,
+            before=before,
+            known=known,
+            error=last_error(home),
+        )
+        found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
+        found = found if damage is None else _damaged(found, damage)
+        found = replace(found, last_fence=last_fence(home), supervision=supervision(home), standby=standby(home))
         found = replace(found, state=state_size(home, limits_of(plan), newest=newest_in(ledger.tail())))
         if (text := without_ledger(plan.settings)) is not None:
             return replace(found, health="ok", text=text)
@@ -99,6 +107,18 @@ def _with_backfill(found: Status, plan: DeliveryPlan, tail: Entry | None) -> Sta
     return replace(found, health="conflict", text=f"{text} goes on where it stopped.")
 
 
+def _position_or_damage(checkpoint: SparkCheckpoint) -> tuple[CheckpointPosition | None, CheckpointDamaged | None]:
+    try:
+        return position_of(checkpoint), None
+    except CheckpointDamaged as damaged:
+        return None, damaged
+
+
+def _damaged(found: Status, damage: CheckpointDamaged) -> Status:
+    text = f"{damage.message} A start would be refused: `penstock doctor FILE` says what to do."
+    return replace(found, health="conflict", text=text)
+
+
 def _with_torn_plan(found: Status, checkpoint: SparkCheckpoint) -> Status:
     """Return `found`, as a conflict if the plan of Spark's newest batch cannot be read: the start ends with that."""
     planned = None if found.checkpoint is None else found.checkpoint.planned
@@ -107,7 +127,7 @@ def _with_torn_plan(found: Status, checkpoint: SparkCheckpoint) -> Status:
     try:
         checkpoint.offsets(planned)
     except CheckpointDamaged as damaged:
-        return replace(found, health="conflict", text=f"{damaged.message} A start would be refused.")
+        return _damaged(found, damaged)
     return found
 
 

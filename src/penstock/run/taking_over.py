@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from dataclasses import dataclass, replace
 
-from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint
+from penstock.checkpoint.copying import UNFINISHED, copy_checkpoint, is_empty
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Adopted, BatchId, QueryId, SinkName, Summary
@@ -169,7 +169,7 @@ class _Asked:
         """Raise Refused if the pipeline's checkpoint is of another query. A copy that an earlier call made may be there."""
         files = self.runtime.checkpoint.files
         metadata = files.read("metadata")
-        if self.is_in_place or metadata == UNFINISHED or (metadata is None and not files.names("")):
+        if self.is_in_place or metadata == UNFINISHED or (metadata is None and is_empty(files)):
             return
         found = None if metadata is None else self.runtime.checkpoint.query_id()
         if found != query_id:

@@ -5,10 +5,11 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from penstock.core.guarantee import Claim, at_least_once, exactly_once
+from penstock.core.guarantee import Claim, at_least_once, exactly_once, losing_rows
 from penstock.core.model import SourceName
 from penstock.errors import Usage
 from penstock.spec.kafka_options import COMMITTED, ISOLATION, UNCOMMITTED
+from penstock.spec.settings import nearest
 from penstock.spec.source import FILE_FORMATS, Source
 
 if TYPE_CHECKING:
@@ -21,6 +22,8 @@ INFERENCE_CONF = "spark.sql.streaming.schemaInference"
 
 _FIXED_COLUMNS = frozenset({"binaryfile", "text"})
 _OTHERS = ("rate", "rate-micro-batch", "kafka", "journal", "penstock", "delta", "iceberg", "socket", "kinesis", "eventhubs")
+_OF_SPARK = frozenset({"console", "image", "jdbc", "libsvm", "memory", "noop", "state-metadata", "statestore"})
+"""Formats of Spark that cannot be read as a stream, which Spark says better."""
 _PROVIDERS: Mapping[str, str] = {
     "textsocketsourceprovider": "socket",
     "textsocket": "socket",
@@ -63,11 +66,18 @@ def needs_schema(name: str) -> bool:
     return is_file_format(name) and name.lower() not in _FIXED_COLUMNS
 
 
+def likely_format(name: str) -> str | None:
+    """Return the known format that `name` is a misspelling of, None if it is known, a class, or like none that is known."""
+    if "." in name or is_file_format(name) or name.lower() in {*_OTHERS, *_BY_OPTIONS, *_REPLAYED, *_OF_SPARK}:
+        return None
+    return nearest(name, [*FILE_FORMATS, *_OTHERS])
+
+
 def unknown_format(source: str, name: str) -> Usage:
     """Return the error about a format that no installed data source has."""
     known = [*sorted(FILE_FORMATS), *_OTHERS]
-    close = difflib.get_close_matches(name, known, n=1, cutoff=0.5)
-    guess = f"Did you mean {close[0]}? " if close else ""
+    close = likely_format(name) or next(iter(difflib.get_close_matches(name, known, n=1, cutoff=0.5)), None)
+    guess = "" if close is None else f"Did you mean {close}? "
     return Usage(
         f"sources.{source}.format {name} is not known to this Spark.",
         remedy=f"{guess}Known are {', '.join(known)}; for any other put its jar or Python package into the session.",
@@ -148,9 +158,9 @@ def _claim(name: str, source: Source, confs: Mapping[str, str]) -> Claim:
 def _files(subject: str, options: Mapping[str, str], confs: Mapping[str, str]) -> Claim:
     lossy = [name for name in LOSSY_FILE_CONFS if _is_on(options.get(name.lower(), confs.get(f"spark.sql.files.{name}")))]
     if lossy:
-        return at_least_once(
+        return losing_rows(
             subject,
-            f"{lossy[0]} makes Spark silently skip files that it cannot read, so rows are lost.",
+            f"{lossy[0]} makes Spark skip files that it cannot read: their rows are lost, and nothing says which.",
             f"Set {lossy[0]} to false; then such a file stops the pipeline.",
         )
     return exactly_once(
@@ -174,9 +184,9 @@ def _file_warnings(options: Mapping[str, str]) -> list[str]:
 
 def _kafka(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
-        return at_least_once(
+        return losing_rows(
             subject,
-            "failOnDataLoss=false makes Spark silently skip records that the broker no longer has.",
+            "failOnDataLoss=false makes Spark skip records that the broker no longer has: they are lost, and nothing says which.",
             "Leave failOnDataLoss out, so that a gap stops the pipeline; on_gap: accept goes on and notes what is lost.",
         )
     uncommitted = options.get(ISOLATION, COMMITTED) != COMMITTED
@@ -201,9 +211,10 @@ def _delta(subject: str, options: Mapping[str, str]) -> Claim:
 
 def _chained(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
-        return at_least_once(
+        return losing_rows(
             subject,
-            "failOnDataLoss=false passes over batches that the ledger has forgotten, and files that are gone.",
+            "failOnDataLoss=false passes over batches that the ledger has forgotten, and files that are gone: their rows are "
+            "lost, and nothing says which.",
             "Leave failOnDataLoss out, so that what is lost stops the pipeline, with numbers.",
         )
     return exactly_once(
@@ -218,9 +229,9 @@ def _chained(subject: str, options: Mapping[str, str]) -> Claim:
 
 def _kinesis(subject: str, options: Mapping[str, str]) -> Claim:
     if options.get("failondataloss", "true").lower() == "false":
-        return at_least_once(
+        return losing_rows(
             subject,
-            "failOnDataLoss=false passes over records that have expired, and notes them nowhere.",
+            "failOnDataLoss=false passes over records that have expired: they are lost, and nothing says which.",
             "Leave failOnDataLoss out, so that what is lost stops the pipeline, with numbers.",
         )
     return exactly_once(

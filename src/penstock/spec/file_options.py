@@ -62,9 +62,14 @@ _OF_FORMAT: Mapping[str, tuple[str, ...]] = {
 }  # fmt: skip
 
 
+def options_of(kind: str) -> tuple[str, ...]:
+    """Return the options of files of the format `kind`, in lower case; none of a format that reads no files."""
+    return (*_OF_ALL, *_OF_FORMAT[kind]) if kind in _OF_FORMAT else ()
+
+
 def file_complaints(kind: str, options: Mapping[str, str]) -> Iterator[Complaint]:
     """Yield what is wrong with the options of files of a format. Names with a dot are settings of Hadoop or of a store."""
-    known = (*_OF_ALL, *_OF_FORMAT[kind.lower()])
+    known = options_of(kind.lower())
     names = {name.lower(): name for name in known}
     for given, value in options.items():
         name = names.get(given.lower())

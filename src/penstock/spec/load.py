@@ -12,6 +12,7 @@ from pydantic import ValidationError
 from penstock.errors import Usage
 from penstock.spec.complaint import Complaint, KeyPath, complaints, dotted, key_path, sentence
 from penstock.spec.document import Document, parse, scalar
+from penstock.spec.misplaced import with_place
 from penstock.spec.pipeline import PipelineSettings
 from penstock.support.secret import Interpolated, Secret, remember_given
 
@@ -41,7 +42,8 @@ def load(path: str | os.PathLike[str], overrides: Sequence[str] = ()) -> Pipelin
                 raise
         return PipelineSettings.model_validate(content, context=context)
     except ValidationError as error:
-        raise _usage(document, complaints(error, content), overrides) from None
+        found = [with_place(complaint, content) for complaint in complaints(error, content)]
+        raise _usage(document, found, overrides) from None
 
 
 def _read(file: str) -> str:
@@ -80,18 +82,34 @@ def _retype(content: dict[str, Any], error: ValidationError) -> bool:
 
 
 def _usage(document: Document, found: Sequence[Complaint], overrides: Sequence[str]) -> Usage:
-    located = []
+    located, remedies = [], []
     for complaint in found:
-        given = overridden(complaint.at, overrides)
+        adding = _adding(complaint.at, document, overrides)
+        given = adding or overridden(complaint.at, overrides)
         where = f"--set {given.partition('=')[0]}" if given else f"{document.file}:{document.line(complaint.at)}"
         located.append(f"{where}: {sentence(complaint)}.")
+        remedies.append(f"{_names_there(complaint.at, document)}{complaint.remedy}" if adding else complaint.remedy)
     if len(found) == 1:
-        return Usage(located[0], remedy=found[0].remedy)
-    lines = [f"{place} {complaint.remedy}" for place, complaint in zip(located, found, strict=True)]
+        return Usage(located[0], remedy=remedies[0])
+    lines = [f"{place} {remedy}" for place, remedy in zip(located, remedies, strict=True)]
     return Usage(
         f"{document.file} has {len(found)} mistakes:\n" + "\n".join(f"  {line}" for line in lines),
         remedy="Correct them and run `penstock check` again.",
     )
+
+
+def _adding(path: KeyPath, document: Document, overrides: Sequence[str]) -> str | None:
+    """Return the override that added the source or sink of `path`, None if the file has it."""
+    named = path[:2]
+    if len(named) < 2 or named[0] not in {"sources", "sinks"} or named in document.lines:
+        return None
+    return next((text for text in overrides if tuple(_parse(text)[0][:2]) == named), None)
+
+
+def _names_there(path: KeyPath, document: Document) -> str:
+    """Return a sentence on the sources or sinks of the file, where an override named another one."""
+    there = [str(at[1]) for at in document.lines if len(at) == 2 and at[0] == path[0]]
+    return f"{document.file} has {path[0]} {', '.join(there)}: if one of them is meant, correct its name. " if there else ""
 
 
 _FLAT = frozenset({"options", "conf"})
@@ -114,7 +132,14 @@ def _parse(text: str) -> tuple[list[str], Any]:
         found = f"the key {key.strip()!r}" if equals else "a text without ="
         raise Usage(f"--set should be key=value, found {found}.", remedy="Write it like --set trigger.processing_time=10s.")
     flat = next((index + 1 for index, step in enumerate(steps) if step in _FLAT and index + 1 < len(steps)), len(steps))
-    return [*steps[:flat], *([".".join(steps[flat:])] if steps[flat:] else [])], scalar(value)
+    return [*steps[:flat], *([".".join(steps[flat:])] if steps[flat:] else [])], _value(key.strip(), value)
+
+
+def _value(key: str, text: str) -> Any:
+    try:
+        return scalar(text)
+    except Usage as mistake:
+        raise Usage(f"--set {key}: {mistake.message[:1].lower()}{mistake.message[1:]}", remedy=mistake.remedy) from None
 
 
 def _put(here: Any, path: Sequence[str], value: Any, key: str) -> Any:

@@ -64,7 +64,7 @@ class DeltaMaintenance(Maintenance):
     vacuum_after: Duration | None = Field(
         default=None,
         description="Remove the sink's files that no version has which was the newest one within this time: `7d`, at least `1h`. "
-        "Older versions cannot be read any more then.",
+        "Older versions cannot be read any more then. A table that is created keeps its log twice as long, 30 days at most.",
     )
 
     if TYPE_CHECKING:

@@ -176,8 +176,9 @@ class DeliverySettings(Settings):
     )
     publish_on: PublishOn = Field(
         default="driver",
-        description="Which processes publish a decided batch into Kafka: the `driver`, or tasks on the `executors`, one for each "
-        "of the sink's `lanes`. A batch of at most 100 KB a task stays with the driver, as do other sinks.",
+        description="Which processes publish a decided batch into `kafka`, `cassandra` and `http`: the `driver`, or tasks on the "
+        "`executors`, as many as the sink's `lanes` or `concurrency` says, into Cassandra up to 32. A batch of at most 100 KiB a "
+        "task stays with the driver, as do other sinks.",
     )
     retry_timeout: Duration = Field(
         default=60_000,

@@ -18,7 +18,7 @@ from penstock.support.secret import shown_text
 def nearest(name: str, valid: Iterable[str]) -> str | None:
     """Return the valid name that was most likely meant, None if none is similar."""
     candidates = list(valid)
-    close = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.6)
+    close = difflib.get_close_matches(name.lower(), [candidate.lower() for candidate in candidates], n=1, cutoff=0.65)
     return next((candidate for candidate in candidates if close and candidate.lower() == close[0]), None)
 
 
@@ -99,6 +99,7 @@ class OneKey(Settings):
 
 
 _MANY = 20
+UNKNOWN = "is not a known key"
 
 
 def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
@@ -107,7 +108,7 @@ def unknown_key(key: str, valid: Iterable[str]) -> Complaint:
     guess = nearest(key, keys)
     listed = f"The keys here are: {', '.join(keys)}."
     remedy = listed if guess is None else f"Did you mean {guess}?" if len(keys) > _MANY else f"Did you mean {guess}? {listed}"
-    return Complaint(message="is not a known key", remedy=remedy, at=(key,))
+    return Complaint(message=UNKNOWN, remedy=remedy, at=(key,))
 
 
 def _given(key: str, value: object, shown: Json) -> Iterator[tuple[str, Json]]:

@@ -247,6 +247,9 @@ def _check_type(value: Any) -> Any:
     if not isinstance(value, Mapping) or ("python" in value and "type" not in value):
         return value
     supported = f"This version has the types {', '.join(SUPPORTED)}, and python: package.module:Class."
+    if "type" not in value and str(value.get("format")) in SUPPORTED:
+        kind = value["format"]
+        raise complaint_error("is a key of sources", remedy=f"Write it as type: {kind}, as sinks have it.", at=("format",))
     if "type" not in value:
         raise complaint_error("is missing", remedy=f"Add one: {supported}", at=("type",))
     kind = value["type"]

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from penstock.supervise import turn
 from penstock.supervise.heartbeat import Signs, environment
 from penstock.supervise.memory import resident_bytes
-from penstock.supervise.restarts import DONE, Ended
+from penstock.supervise.restarts import DONE, DriverError, Ended
 from penstock.support.private_files import make_private_directory, open_private
 
 Say = Callable[[str], None]
@@ -99,7 +99,8 @@ async def run_driver(
     ran_s = time.monotonic() - began
     if fault is not None:
         return Ended(exit_code=None, ran_s=ran_s, fault=fault.name)
-    return Ended(exit_code=process.returncode, ran_s=ran_s)
+    error = None if log.error is None or log.error.exit_code != process.returncode else log.error
+    return Ended(exit_code=process.returncode, ran_s=ran_s, error=error)
 
 
 async def _cancelled(task: "asyncio.Task[None]") -> None:
@@ -206,10 +207,11 @@ def _signal_all(process: asyncio.subprocess.Process, number: signal.Signals) -> 
 
 
 class DriverLog:
-    """The messages of a pipeline's drivers in one file, and in five older ones of 10 MB each."""
+    """The messages of a pipeline's drivers in one file, and in five older ones of 10 MB each. `error`: the newest one in them."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.error: DriverError | None = None
 
     async def keep(self, messages: asyncio.StreamReader) -> None:
         """Write `messages` until they end. Those that cannot be written, to a full disk, are dropped: the driver goes on."""
@@ -221,9 +223,14 @@ class DriverLog:
             while chunk := await messages.read(1 << 16):
                 lines, line_feed, rest = (rest + chunk).rpartition(b"\n")
                 _write(handler, lines + line_feed)
+                self._look_for_error(lines)
             _write(handler, rest)
         finally:
             handler.close()
+
+    def _look_for_error(self, lines: bytes) -> None:
+        for line in lines.split(b"\n"):
+            self.error = DriverError.of_line(line) or self.error
 
 
 class _PrivateFile(RotatingFileHandler):

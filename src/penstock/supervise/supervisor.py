@@ -12,7 +12,7 @@ from pathlib import Path
 from penstock.observe.supervision import Supervision, note_supervision
 from penstock.supervise.driver import DriverLog, Limits, Stop, run_driver
 from penstock.supervise.lease import Lease
-from penstock.supervise.restarts import DONE, Ended, Restarts
+from penstock.supervise.restarts import DONE, DriverError, Ended, Restarts
 from penstock.supervise.standby import RUNS, Standby
 
 OWNER = f"{socket.gethostname()} process {os.getpid()}"
@@ -36,12 +36,16 @@ class Supervised:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Event:
-    """What happened to the driver of a pipeline, in words. `killed`: how it was killed; None where it ended by itself."""
+    """What happened to the driver of a pipeline, in words. `killed`: how it was killed; None where it ended by itself.
+
+    `error`: what the driver said of its end, None if it said nothing.
+    """
 
     pipeline: str
     state: str
     text: str
     killed: str | None = None
+    error: DriverError | None = None
 
 
 Report = Callable[[Event], None]
@@ -130,4 +134,5 @@ class _Carer:
         note_supervision(self._supervised.home, found, is_active=self._standby is None or state == RUNS)
         ended = self._ended if state in {"waiting", "given up"} else None
         killed = ended.text if ended is not None and (ended.exit_code is None or ended.exit_code < 0) else None
-        self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text, killed=killed))
+        error = None if ended is None else ended.error
+        self._report(Event(pipeline=self._supervised.pipeline, state=state, text=text, killed=killed, error=error))

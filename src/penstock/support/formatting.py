@@ -8,7 +8,7 @@ from typing import TypeVar
 
 _VERBS = (
     "run|check|explain|status|watch|files|history|offsets|verify|doctor|recover|adopt|sweep|rewind|backfill|state|"
-    "quarantine list|quarantine replay|"
+    "quarantine list|quarantine replay|savepoint list|"
     "checkpoint inspect|checkpoint explain|checkpoint verify|checkpoint rewind|checkpoint gc|checkpoint repair|checkpoint rebuild"
 )
 _COMMAND = re.compile(rf"`penstock ({_VERBS})(?: FILE)?((?: --(?!help)[^`]*)?)`")

@@ -105,6 +105,18 @@ def sync_directory(path: str | Path) -> None:
         os.close(handle)
 
 
+def sync_file(path: str | Path) -> None:
+    """Make the content of a file that another program wrote durable. Raises OSError, also for a symbolic link.
+
+    After an error it must not be tried again: that could succeed although nothing was written.
+    """
+    handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
 def io_error(point: str) -> OSError:
     """Return the error that an armed fault point raises, as a disk would."""
     return OSError(errno.EIO, f"{os.strerror(errno.EIO)} at {point}")

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from contextlib import closing, suppress
 from dataclasses import dataclass
 from functools import cached_property
@@ -12,6 +12,7 @@ from penstock.checkpoint.entries import OffsetsEntry, Unreadable
 from penstock.checkpoint.source_log import uncompacted_entries
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.checkpoint.state import operator_names
+from penstock.commit.identity import are_places
 from penstock.commit.publication import continued_decision, decision_in
 from penstock.core.bad_record import NAME
 from penstock.core.model import AccountName, Decision, Entry, SinkName, SourceName, Summary
@@ -46,6 +47,7 @@ from penstock.run.preflight.sink_rules import (
     other_endpoint,
     other_kind,
     other_table,
+    removed_account,
     removed_sink,
     sink_ruling,
     spool_of_notes,
@@ -145,8 +147,8 @@ class _Comparison:
 
     def _sources(self) -> Iterator[PipelineChange]:
         read = {each.source.partition("#")[0] for each in self._decision.batch.offsets}
-        before = dict.fromkeys(read, None) if self._last is None else self._last.sources
         now = self._now.sources
+        before = self._undescribed(read, now) if self._last is None else self._last.sources
         yield from self._keys()
         gone = sorted(before.keys() - now.keys())
         for name in gone:
@@ -160,6 +162,14 @@ class _Comparison:
             for key, old, new in _different(values, now[name]):
                 ruling = self._of_replay(key, source_ruling(key, values, now[name], stateful=self._then.stateful))
                 yield PipelineChange.by(ruling, f"sources.{name}.{key}", before=old, now=new)
+
+    def _undescribed(self, read: Collection[str], now: Mapping[str, Values]) -> Mapping[str, Values | None]:
+        """Return the sources of a run that left no description, by the names that the newest batch has.
+
+        A query in code that had no names has their places instead: whether these are as many as now, `_order` tells.
+        """
+        unnamed = are_places([each.source for each in self._decision.batch.offsets]) and self._named is None
+        return dict.fromkeys(now if unnamed else read, None)
 
     def _of_replay(self, key: str, ruling: Ruling) -> Ruling:
         """Return what a change means that would be safe, where Spark computes the newest batch once more for its state."""
@@ -334,22 +344,25 @@ class _Comparison:
             elif is_place(key):
                 moved = ruling = moved or self._moved(name, was=before)
             else:
-                ruling = sink_ruling(key, before, now, name=name, unsettled=self._unsettled)
+                has_rows = self._rows_decided(name) > 0
+                ruling = sink_ruling(key, before, now, name=name, unsettled=self._unsettled, has_rows=has_rows)
             yield PipelineChange.by(ruling, f"sinks.{name}.{key}", before=old, now=new)
 
     def _accounts(self, name: str, before: Values, now: Values) -> Iterator[PipelineChange]:
         for account in sorted(accounts_of(before) - accounts_of(now)):
             owed = any((piece.sink, piece.account) == (name, AccountName(account)) for piece in self._decision.staged)
-            ruling = removed_sink(name, self._unsettled if owed else None)
+            ruling = removed_account(name, self._unsettled if owed else None)
             yield PipelineChange.by(ruling, f"sinks.{name}.accounts.{account}", before="", now=None)
         for account in sorted(accounts_of(now) - accounts_of(before)):
             yield PipelineChange.by(added_account(), f"sinks.{name}.accounts.{account}", before=None, now="")
 
     def _is_filled(self, name: str) -> bool:
         """Return whether rows of a sink are published for certain."""
-        rows = sum(totals.rows for totals in self.summary.totals.get(SinkName(name), {}).values())
         owed = self._decision.totals_of(SinkName(name)).rows if self._unsettled is not None else 0
-        return rows > owed
+        return self._rows_decided(name) > owed
+
+    def _rows_decided(self, name: str) -> int:
+        return sum(totals.rows for totals in self.summary.totals.get(SinkName(name), {}).values())
 
     def _moved(self, name: str, *, was: Values | None = None) -> Ruling:
         """Return what a start says about the new place of a sink, if it can be reached: by the marker there."""

@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.core.model import BatchId
-from penstock.run.preflight.change import PipelineChange, Ruling, breaking, safe, safe_after
+from penstock.run.preflight.change import PipelineChange, Preflight, Ruling, breaking, safe, safe_after
 from penstock.run.preflight.description import Values
 from penstock.run.preflight.source_rules import NEW_CHECKPOINT
 from penstock.transform.state_held import KINDS, SESSIONS, StateHeld
@@ -86,7 +86,20 @@ def columns_ruling(refusal: str | None) -> Ruling:
     """Return what other columns of the rows mean. `refusal`: why a sink does not take them, None if none refuses them."""
     if refusal is None:
         return safe("Every sink that can say so takes them from the next batch on.")
-    return breaking(refusal, action="Cast or name the columns in the transform as they were, or do what the sink asks for.")
+    return breaking(refusal, action="Do that, or give the columns in the transform the names, types and order that they had.")
+
+
+def refused_by_sinks(found: Preflight, refusals: Mapping[str, str]) -> Preflight:
+    """Return `found` with what sinks refuse, by their names, as the ruling on changes of columns: of all rows, and of their own.
+
+    Of several sinks that refuse the columns of all rows the first one is told.
+    """
+    for name, message in [*refusals.items()][::-1]:
+        ruling = columns_ruling(f"Sink {name!r}: {message}")
+        own = re.compile(rf"{COLUMNS}|sinks\.{re.escape(name)}\.(?:select|exclude)(?:\..*)?")
+        for part in [change.part for change in found.changes if own.fullmatch(change.part)]:
+            found = found.with_ruling(ruling, part)
+    return found
 
 
 def _trigger(kind: str) -> Ruling:

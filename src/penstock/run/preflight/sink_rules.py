@@ -77,6 +77,13 @@ def _shares_place(before: Values, now: Values) -> bool:
     return places[0] == places[1]
 
 
+def removed_account(name: str, unsettled: Unsettled | None) -> Ruling:
+    """Return what an account of sink `name` means that is gone. `unsettled`: a decision with rows for it."""
+    if unsettled is not None:
+        return removed_sink(name, unsettled)
+    return safe("It shows all that was decided for it, and stays as it is. `penstock verify FILE` does not look there any more.")
+
+
 def removed_sink(name: str, unsettled: Unsettled | None) -> Ruling:
     """Return what a sink means that is gone."""
     if unsettled is not None and name in unsettled.sinks:
@@ -87,8 +94,10 @@ def removed_sink(name: str, unsettled: Unsettled | None) -> Ruling:
     return safe("It shows all that was decided for it, and stays as it is.")
 
 
-def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: Unsettled | None) -> Ruling:
-    """Return what the change of `key` means, for a key that is no place."""
+def sink_ruling(
+    key: str, before: Values, now: Values, *, name: str, unsettled: Unsettled | None, has_rows: bool = True
+) -> Ruling:
+    """Return what the change of `key` means, for a key that is no place. `has_rows`: some are decided for the sink."""
     if key in _OF_WRITING and unsettled is not None and name in unsettled.sinks:
         return safe(f"Batch {unsettled.batch_id} is published as it was decided. {_NEXT}")
     if key in _OF_HISTORIES and "history" in before and "history" in now:
@@ -97,6 +106,8 @@ def sink_ruling(key: str, before: Values, now: Values, *, name: str, unsettled: 
         return safe(_NEXT)
     if key == "write":
         return _write(before.get(key), now.get(key))
+    if key == "partition_by" and has_rows:
+        return _OTHER_PARTITIONS.get(now.get("type", ""), _PARTITIONED_OTHERWISE)
     return _OF_KEYS.get(key.partition(".")[0], safe(_NEXT))
 
 
@@ -108,10 +119,6 @@ _UNIQUE = (
 _OF_KEYS: Mapping[str, Ruling] = {
     "key": safe_after(*_UNIQUE),
     "route": safe("Rows from the next batch on go by the new route; those that are there stay in their account."),
-    "partition_by": safe_after(
-        "Have readers name the columns of both layouts, or move to a sink of another name.",
-        "New files lie below other directories than those that are there.",
-    ),
     "unrouted": safe("Rows from the next batch on go there, or fail the batch."),
     "tables": safe("It holds from the next batch on. A table that is not allowed any more stays as it is, and is not verified."),
     "create": safe("The table is there."),
@@ -125,6 +132,17 @@ _OF_KEYS: Mapping[str, Ruling] = {
 }
 
 
+_PARTITIONED_OTHERWISE = breaking(
+    "What is there has other partitions, and no reader could read both as one: the start is refused.",
+    action="Set it back, or give the sink another name and an empty place.",
+)
+_OTHER_PARTITIONS: Mapping[str, Ruling] = {
+    "iceberg": safe_after(
+        "Change the table's partitions first, or set it back.", "The start is refused unless the table has the same partitions."
+    )
+}
+
+
 _OF_HISTORIES: Mapping[str, Ruling] = {
     "sequence_by": breaking(
         "The times of versions that are there do not compare with new ones: a newer change could end before an older one.",
@@ -135,12 +153,17 @@ _OF_HISTORIES: Mapping[str, Ruling] = {
 
 
 def _write(before: str | None, now: str | None) -> Ruling:
+    if "merge" in {before, now}:
+        return breaking(
+            "With `write: merge` your own SQL writes the rows, and nobody can tell which are there: the start is refused.",
+            action="Set it back, or give the sink another name and an empty table.",
+        )
     if now in {"replace", "overwrite_partitions"}:
         return safe_after(
             "Copy the table first, if rows of earlier batches are needed.",
             "From the next batch on what is there is replaced: rows of earlier batches leave the table.",
         )
-    if now in {"upsert", "insert_if_absent", "merge"} and before in {None, "append"}:
+    if now in {"upsert", "insert_if_absent"} and before in {None, "append"}:
         return safe_after(*_UNIQUE)
     return safe(_NEXT)
 

@@ -76,12 +76,27 @@ def _format(before: Values, now: Values) -> Ruling:
     )
 
 
-def _files_moved(_before: str | None, _now: str | None) -> Ruling:
+_PATTERN = re.compile(r"[*?\[\]{}\\]")
+
+
+def _files_moved(before: str | None, now: str | None) -> Ruling:
+    if before and now and not _PATTERN.search(now) and not _is_below(before, now):
+        return breaking(
+            "Spark opens the newest batch's files once more, and does not start if they lie outside of a path without pattern.",
+            action="Put it back. Or deliver what waits with the old file (`penstock run FILE --available-now`), keep delivered "
+            f"files out of the new path, and write it as a pattern: `path: {now.rstrip('/')}/*`.",
+        )
     return safe_after(
         "Deliver what waits with the old file (`penstock run FILE --available-now`); keep delivered files out of the new path.",
         "Spark knows delivered files by their whole path: a delivered file that lies below the new one comes twice, and a "
         "file that waits below the old one is not read any more.",
     )
+
+
+def _is_below(path: str, directory: str) -> bool:
+    """Return whether `path`, which may be a pattern, names files in `directory` or below."""
+    whole, plain = (each.removeprefix("file://").rstrip("/") for each in (directory, _PATTERN.split(path)[0]))
+    return plain == whole or plain.startswith(f"{whole}/")
 
 
 def _journals_moved(_before: str | None, _now: str | None) -> Ruling:

@@ -10,6 +10,7 @@ from penstock.core.model import PipelineName, SinkName
 from penstock.errors import Conflict, Failed, PenstockError, PublishFailed, Retryable
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.statements import (
+    HAS_LEDGER_ID,
     INSERT,
     INSERT_OR_ABORT,
     IS_SQLITE,
@@ -114,6 +115,11 @@ class DbapiMarkerStore(DatabaseMarkerStore):
         """Update the marker's row if `read` found one, else insert it."""
         self._execute(OWN.write_marker if self._exists else OWN.make_marker, marker_values(marker))
         self._exists = True
+
+
+def marker_store_of(session: Session, *, locking: bool) -> DbapiMarkerStore:
+    """Return the markers, also where an older Penstock created their table."""
+    return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))
 
 
 def _folded(name: str) -> tuple[str, str]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
@@ -12,7 +12,7 @@ import pyarrow as pa
 from penstock.core.model import PipelineName, SinkName, Totals, new_nonce
 from penstock.errors import Refused, Usage
 from penstock.sink.dbapi import statements as sql
-from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, quotes_of, reason_of
+from penstock.sink.dbapi.database import DbapiMarkerStore, has, inserts_of, marker_store_of, quotes_of, reason_of
 from penstock.sink.dbapi.driver import Session
 from penstock.sink.dbapi.load import scan
 from penstock.sink.dbapi.postgres_catalog import has_catalog, require_kept
@@ -26,6 +26,7 @@ from penstock.sink.table.marker import TableMarker
 from penstock.sink.table.preparation import (
     ledger_id_missing,
     prepare_marker,
+    require_continuing,
     require_not_lost,
     require_same_types,
     require_unfilled,
@@ -93,13 +94,13 @@ def prepare_table(session: Session, wanted: DbapiSettings) -> RowValidator:
     shape = wanted.shape(declared_of(session, catalog_of(session), wanted.target.table))
     session.rollback()
     result = _trial_result(session, wanted, statements, shape)
-
-    def content(_: str) -> Totals:
-        return totals_of(scan(session, statements.read(), wanted.rows), wanted.target.row_digest)
-
-    markers = DbapiMarkerStore(session, locking=True)
     prepare_marker(
-        markers, pipeline=wanted.pipeline, sink=wanted.sink, schema=wanted.schema, target=wanted.target, content=content
+        DbapiMarkerStore(session, locking=True),
+        pipeline=wanted.pipeline,
+        sink=wanted.sink,
+        schema=wanted.schema,
+        target=wanted.target,
+        content=lambda _: _content(session, statements, wanted.rows, wanted),
     )
     session.execute(sql.WRITE_TRIAL, {**owner, "trial": encode_trial(result, shape=shape)})
     session.commit()
@@ -115,13 +116,41 @@ def require_schema_accepted(session: Session, wanted: DbapiSettings) -> None:
     quotes = quotes_of(session, wanted.target.table)
     _require_kept(session, wanted, quotes)
     if quotes is None:
+        require_not_lost(_marker(session, wanted), wanted.target, exists=False)
         if not wanted.create:
             raise no_table(wanted.target.table)
         return
     statements = wanted.statements(quotes)
     missing = set(_missing(session, statements, wanted)) if wanted.adds_columns else set()
     there = pa.schema([field for field in wanted.rows if field.name not in missing])
-    require_columns(session, replace(statements, columns=tuple(there.names)), there, columns=wanted.columns)
+    found = replace(statements, columns=tuple(there.names))
+    require_columns(session, found, there, columns=wanted.columns)
+    _require_continuing(session, wanted, content=lambda _: _content(session, found, there, wanted))
+
+
+def _require_continuing(session: Session, wanted: DbapiSettings, *, content: Callable[[str], Totals]) -> None:
+    """Raise Refused if the published rows cannot go on with these. `content` counts the columns that the table has already."""
+    if not has(session, sql.is_there(MARKER_TABLE)):
+        return
+    require_continuing(
+        _marker(session, wanted),
+        marker_store_of(session, locking=False),
+        pipeline=wanted.pipeline,
+        sink=wanted.sink,
+        schema=wanted.schema,
+        target=wanted.target,
+        content=content,
+    )
+
+
+def _marker(session: Session, wanted: DbapiSettings) -> TableMarker | None:
+    if not has(session, sql.is_there(MARKER_TABLE)):
+        return None
+    return marker_store_of(session, locking=False).read(wanted.pipeline, wanted.sink)
+
+
+def _content(session: Session, statements: TableStatements, rows: "pa.Schema", wanted: DbapiSettings) -> Totals:
+    return totals_of(scan(session, statements.read(), rows), wanted.target.row_digest)
 
 
 def require_storable(wanted: DbapiSettings) -> None:

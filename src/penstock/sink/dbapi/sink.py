@@ -8,7 +8,16 @@ from typing import TYPE_CHECKING, Any
 from penstock.core.faults import FaultPoint
 from penstock.core.model import PipelineName, Publication, Totals
 from penstock.errors import Conflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Usage
-from penstock.sink.dbapi.database import Database, DbapiMarkerStore, connection_lost, has, inserts_of, quotes_of, reason_of
+from penstock.sink.dbapi.database import (
+    Database,
+    DbapiMarkerStore,
+    connection_lost,
+    has,
+    inserts_of,
+    marker_store_of,
+    quotes_of,
+    reason_of,
+)
 from penstock.sink.dbapi.driver import Driver, Session
 from penstock.sink.dbapi.load import load, scan
 from penstock.sink.dbapi.postgres_catalog import has_catalog, require_kept
@@ -22,7 +31,7 @@ from penstock.sink.dbapi.preparation import (
     require_schema_accepted,
 )
 from penstock.sink.dbapi.row_validator import RowValidator
-from penstock.sink.dbapi.statements import BATCH_TABLE, HAS_LEDGER_ID, MARKER_TABLE, Sql, TableStatements, is_there
+from penstock.sink.dbapi.statements import BATCH_TABLE, MARKER_TABLE, Sql, TableStatements, is_there
 from penstock.sink.dbapi.trial import UNCONSTRAINED
 from penstock.sink.dbapi.trial_record import catalog_of, declared_of, read_back
 from penstock.sink.table.database_sink import TransactionalSink
@@ -128,14 +137,14 @@ class DbapiSink(TransactionalSink[Session]):
         return False
 
     def _readable_marker_store(self, connection: Session) -> DbapiMarkerStore | None:
-        return _marker_store_of(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
+        return marker_store_of(connection, locking=False) if has(connection, is_there(MARKER_TABLE)) else None
 
     def _marker_of_table(self, connection: Session) -> TableMarker | None:
         """Return the table's marker and lock it: publishers wait while the table is compared with it."""
         self._quotes = quotes_of(connection, self._target.table)
         readable = self._readable_marker_store(connection)
         owners = [] if readable is None else readable.owners(self._target.table)
-        return _marker_store_of(connection, locking=True).read(*owners[0]) if owners else None
+        return marker_store_of(connection, locking=True).read(*owners[0]) if owners else None
 
     def _shown(self, connection: Session, marker: TableMarker) -> Totals:
         return marker.before if marker.schema is None else self._content(connection, marker.schema)
@@ -220,8 +229,3 @@ class DbapiSink(TransactionalSink[Session]):
         if self._quotes is None:
             raise Failed(f"Sink {self._name!r} has no open transaction.", remedy="Call prepare() first.")
         return TableStatements("", self._target.table, tuple(arrow_schema(schema).names), self._target.key, quotes=self._quotes)
-
-
-def _marker_store_of(session: Session, *, locking: bool) -> DbapiMarkerStore:
-    """Return the markers, also where an older Penstock created their table."""
-    return DbapiMarkerStore(session, locking=locking, has_ledger_id=has(session, HAS_LEDGER_ID))

@@ -26,9 +26,10 @@ from deltalake.transaction import AddAction, RemoveAction
 
 from penstock.core.faults import FaultPoint
 from penstock.core.high_water_mark import HighWaterMark
-from penstock.core.model import BatchId, Generation, Json, LedgerId, PipelineName, Position, Publication, QueryId, SinkName
+from penstock.core.model import Json, PipelineName, Position, Publication, SinkName
 from penstock.errors import Conflict, Failed, PublishFailed, Retryable
-from penstock.sink.delta.log_cleanup import hooks_of
+from penstock.sink.delta.log_cleanup import hooks_of, kept_by
+from penstock.sink.delta.marker import application_id, mark_of, marker_from, noted_in, notes_of, versions_of
 from penstock.sink.delta.place import TablePlace, place_of
 from penstock.sink.delta.rewriting import REWRITTEN_BY, Rewriting
 from penstock.sink.delta.table_schema import (
@@ -51,12 +52,9 @@ COMMIT = FaultPoint("delta.commit", "The files of a decided batch and the marker
 _INTERVAL: Final = "delta.checkpointInterval"
 _CHECKPOINT_INTERVAL: Final = 10
 """Commits from one checkpoint to the next: with the library's 100, a commit costs four times as much by then."""
-_ID_PARTS: Final = 4
-_ID_DIGITS: Final = 8
 _LOOKED_BACK: Final = 50
 """Commits whose notes are looked through for the batch of a position."""
 _PARTITION: Final = "partition"
-_NOTE: Final = "penstock."
 _WRITTEN_BY: Final = "written_by"
 _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
 """Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
@@ -69,13 +67,17 @@ def delta_error(point: str) -> DeltaError:
 
 @dataclass(frozen=True, kw_only=True)
 class DeltaLog(TableLog):
-    """The log of the table at `place`, which may not exist yet."""
+    """The log of the table at `place`, which may not exist yet.
+
+    `vacuum_after_ms`: how long versions of the table can be read. A table that is created keeps its log accordingly.
+    """
 
     format: ClassVar = "Delta"
     library: ClassVar = f"deltalake {deltalake.__version__}"
     damaged: ClassVar = (DeltaError, pa.ArrowException, ValueError)
 
     place: TablePlace
+    vacuum_after_ms: int | None = None
 
     @property
     def uri(self) -> str:
@@ -126,7 +128,7 @@ class DeltaLog(TableLog):
                 mode="error",
                 partition_by=list(partition_by),
                 storage_options=_options(self.place),
-                configuration={_INTERVAL: str(_CHECKPOINT_INTERVAL)},
+                configuration={_INTERVAL: str(_CHECKPOINT_INTERVAL), **kept_by(self.vacuum_after_ms)},
                 commit_properties=CommitProperties(max_commit_retries=0),  # a second creation must not land as version 1
             )
         except Exception as cause:
@@ -198,17 +200,10 @@ class Snapshot(TableSnapshot):
             yield TableFile(path=row["path"], size_bytes=row["size_bytes"], values=values)
 
     def marker(self, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
-        application = _application(pipeline, sink)
-        position = self.table.transaction_version(application)
-        if position is None:
-            return None
-        parts = [self.table.transaction_version(_id_part(application, part)) for part in range(_ID_PARTS)]
-        digits = "".join(f"{part:0{_ID_DIGITS}x}" for part in parts if part is not None)
-        ledger_id = None if None in parts else LedgerId(digits)
-        return HighWaterMark(position=Position(position), ledger_id=ledger_id, generation=None, query_id=None, batch_id=None)
+        return marker_from(self.table.transaction_version, application_id(pipeline, sink))
 
     def content(self, pipeline: PipelineName, sink: SinkName) -> TableContent | None:
-        application = _application(pipeline, sink)
+        application = application_id(pipeline, sink)
         known: dict[str, int] = {}
         for name in CONTENT_NUMBERS:
             number = self.table.transaction_version(f"{application}:{name}")
@@ -223,14 +218,14 @@ class Snapshot(TableSnapshot):
 
     def marker_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         notes = self._notes_of(position, pipeline, sink)
-        return None if notes is None else _mark_of(notes)
+        return None if notes is None else mark_of(notes)
 
     def marker_at(self, version: int, pipeline: PipelineName, sink: SinkName) -> HighWaterMark | None:
         """Return the marker that the newest publication up to `version` set, None if none of its last commits tells of one."""
         for at in range(version, max(version - _LOOKED_BACK, -1), -1):
-            notes = _noted(self.commit_info(at) or {})
+            notes = noted_in(self.commit_info(at) or {})
             if (notes.get("pipeline"), notes.get("sink")) == (pipeline, sink):
-                return _mark_of(notes)
+                return mark_of(notes)
         return None
 
     def written_by(self, position: Position, pipeline: PipelineName, sink: SinkName) -> str | None:
@@ -239,7 +234,7 @@ class Snapshot(TableSnapshot):
 
     def _notes_of(self, position: Position, pipeline: PipelineName, sink: SinkName) -> Mapping[str, str] | None:
         wanted = {"pipeline": pipeline, "sink": sink, "position": str(position)}
-        found = map(_noted, self.table.history(_LOOKED_BACK))
+        found = map(noted_in, self.table.history(_LOOKED_BACK))
         return next((notes for notes in found if wanted.items() <= notes.items()), None)
 
     def commit(self, change: Change, publication: Publication) -> int:
@@ -312,8 +307,16 @@ class Snapshot(TableSnapshot):
                     commit_properties=properties,
                     post_commithook_properties=hooks_of(self.next_version),
                 )
-            self.table.update_incremental()
+            if self._has_committed(properties):
+                return self.next_version
+            self.table.update_incremental()  # the library came behind another commit; this reads the names of the whole log
             return self.version
+
+    def _has_committed(self, properties: CommitProperties) -> bool:
+        """Return whether the next version has these notes, none of which two commits share."""
+        noted = self.commit_info(self.next_version) or {}
+        wanted = properties.custom_metadata or {}
+        return bool(wanted) and wanted.items() <= noted.items()
 
     def _committing(self, remedy: str) -> AbstractContextManager[None]:
         return committing(f"Delta table {self.place.uri}", CommitFailedError, remedy=remedy)
@@ -352,9 +355,9 @@ class Snapshot(TableSnapshot):
             raise Conflict("a file was removed before the commit that adds it") from gone
 
 
-def delta_log(account: DirectoryAccount | ObjectAccount) -> DeltaLog:
+def delta_log(account: DirectoryAccount | ObjectAccount, *, vacuum_after_ms: int | None = None) -> DeltaLog:
     """Return the log of the table whose files are in `account`."""
-    return DeltaLog(place=place_of(account))
+    return DeltaLog(place=place_of(account), vacuum_after_ms=vacuum_after_ms)
 
 
 def _at_commit() -> AbstractContextManager[None]:
@@ -386,62 +389,16 @@ def _has_bounds(files: "pa.Table", name: str) -> bool:
 
 
 def _properties(change: Change, publication: Publication) -> CommitProperties:
-    versions, notes = list(_versions(publication)), dict(_notes(publication))
+    versions, notes = list(versions_of(publication)), dict[str, str]()
     if change.content is not None:
-        application = _application(publication.pipeline, publication.sink)
+        application = application_id(publication.pipeline, publication.sink)
         versions += [Transaction(f"{application}:{name}", number) for name, number in content_numbers(change.content)]
-        notes[f"{_NOTE}write"] = change.content.write
+        notes["write"] = change.content.write
     if change.written_by is not None:
-        notes[f"{_NOTE}{_WRITTEN_BY}"] = change.written_by
+        notes[_WRITTEN_BY] = change.written_by
     retries = {"max_commit_retries": 0} if change.is_exclusive else {}
-    return CommitProperties(custom_metadata=notes, app_transactions=versions, **retries)  # I2: refused if one of them moved
-
-
-def _versions(publication: Publication) -> Iterator[Transaction]:
-    """Yield the marker's application versions. All of them conflict with a commit of any ledger for the same sink (I2)."""
-    application = _application(publication.pipeline, publication.sink)
-    yield Transaction(application, publication.position)
-    if publication.ledger_id is not None:
-        digits = publication.ledger_id
-        for part in range(_ID_PARTS):
-            yield Transaction(_id_part(application, part), int(digits[part * _ID_DIGITS : (part + 1) * _ID_DIGITS], 16))
-
-
-def _notes(publication: Publication) -> Iterator[tuple[str, str]]:
-    """Yield the notes of the commit, for people and for a start that compares the marker with the ledger."""
-    yield f"{_NOTE}pipeline", publication.pipeline
-    yield f"{_NOTE}sink", publication.sink
-    yield f"{_NOTE}position", str(publication.position)
-    yield f"{_NOTE}generation", str(publication.generation)
-    yield f"{_NOTE}query_id", publication.batch.query_id
-    yield f"{_NOTE}batch_id", str(publication.batch.batch_id)
-    yield f"{_NOTE}rows", str(publication.totals.rows)
-    if publication.ledger_id is not None:
-        yield f"{_NOTE}ledger_id", publication.ledger_id
-
-
-def _noted(commit: Mapping[str, Any]) -> Mapping[str, str]:
-    """Return what a commit's notes say of a publication, without the beginning of their names."""
-    return {key[len(_NOTE) :]: str(value) for key, value in commit.items() if key.startswith(_NOTE)}
-
-
-def _mark_of(notes: Mapping[str, str]) -> HighWaterMark:
-    return HighWaterMark(
-        position=Position(int(notes["position"])),
-        ledger_id=LedgerId(notes["ledger_id"]) if "ledger_id" in notes else None,
-        generation=Generation(int(notes["generation"])),
-        query_id=QueryId(notes["query_id"]),
-        batch_id=BatchId(int(notes["batch_id"])),
-    )
-
-
-def _application(pipeline: PipelineName, sink: SinkName) -> str:
-    """Return the application's id. It names no generation: a driver of an older one must conflict with one of a newer one."""
-    return f"penstock:{pipeline}:{sink}"
-
-
-def _id_part(application: str, part: int) -> str:
-    return f"{application}:ledger:{part}"
+    noted = notes_of(publication, **notes)
+    return CommitProperties(custom_metadata=noted, app_transactions=versions, **retries)  # I2: refused if one of them moved
 
 
 def _as_text(value: Any) -> str | None:

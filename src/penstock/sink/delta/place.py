@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -13,7 +14,7 @@ from penstock.sink.parquet.account import Account
 from penstock.sink.parquet.directory.account import DirectoryAccount
 from penstock.sink.parquet.object.account import ObjectAccount
 from penstock.support.filesystem_errors import problem_of
-from penstock.support.private_files import io_error, sync_directory
+from penstock.support.private_files import io_error, sync_directory, sync_file
 
 SYNC = FaultPoint("deltalog.sync", "The commit is made durable, where the table is a directory.")
 
@@ -105,8 +106,10 @@ class DirectoryPlace:
 
     def add_to_log(self, name: str, data: bytes) -> bool:
         log = self.account.root / _LOG
-        for path in log.glob(f"{_TEMPORARY}*"):  # of a driver that died; or of one whose link fails then, so that nothing is lost
-            path.unlink(missing_ok=True)
+        for left in (one for one in os.listdir(log) if one.startswith(_TEMPORARY)):  # noqa: PTH208 - a Path for each entry takes long
+            (log / left).unlink(
+                missing_ok=True
+            )  # of a driver that died; or of one whose link fails then, so that nothing is lost
         temporary = log / f"{_TEMPORARY}{new_nonce()}"
         try:
             with temporary.open("xb") as file:
@@ -125,7 +128,8 @@ class DirectoryPlace:
         try:
             with SYNC.around(error=io_error, lost=io_error):
                 for version in range(since + 1, upto + 1):
-                    _sync_file(f"{log}/{version:020d}.json")
+                    with suppress(FileNotFoundError):  # it is in a checkpoint of the log
+                        sync_file(f"{log}/{version:020d}.json")
                 sync_directory(log)
         except OSError as cause:
             problem = problem_of(cause)
@@ -191,15 +195,3 @@ class StorePlace:
 def place_of(account: DirectoryAccount | ObjectAccount) -> TablePlace:
     """Return the place of a table."""
     return DirectoryPlace(account=account) if isinstance(account, DirectoryAccount) else StorePlace(account=account)
-
-
-def _sync_file(path: str) -> None:
-    """Make a commit durable; one that is not there any more is in a checkpoint."""
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except FileNotFoundError:
-        return
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)

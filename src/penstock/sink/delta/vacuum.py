@@ -51,16 +51,20 @@ class Vacuum(CleansTable):
     def _dead(self, newest: Snapshot, table: MaintainedTable) -> Iterator[str]:
         """Yield the names of files that may be removed."""
         oldest = self._oldest_version(newest)
-        before = _order_at(oldest, newest, table)
-        if before is None:
+        before = None if oldest is None else _order_at(oldest, newest, table)
+        if oldest is None or before is None:
             return
         there = {file_of(file.path) for snapshot in (self.log.at(oldest), newest) for file in snapshot.files()}
         for file in table.area.files():
             if table.wrote(file.name) and file.name not in there and _is_over(file.name, oldest, before):
                 yield file.name
 
-    def _oldest_version(self, newest: Snapshot) -> int:
-        """Return the version that was the newest one when the retention began; the one after it if the log has lost that one."""
+    def _oldest_version(self, newest: Snapshot) -> int | None:
+        """Return the version that was the newest one when the retention began; None if the log does not tell its files any more.
+
+        That is so after a pause that was longer than the log is kept. Who reads such a version may have begun within the
+        retention, so nothing is removed until the version after it is the one.
+        """
         since_ms = self.now_ms() - self.after_ms
         low, high = 0, newest.version
         while low < high:
@@ -69,7 +73,7 @@ class Vacuum(CleansTable):
                 low = middle
             else:
                 high = middle - 1
-        return min(low + 1, newest.version) if newest.commit_info(low) is None else low
+        return None if newest.commit_info(low) is None else low
 
 
 def _is_over(name: str, version: int, before: Order) -> bool:

@@ -9,17 +9,16 @@ import pyarrow as pa
 
 from penstock.core.faults import FaultPoint
 from penstock.core.model import Totals
-from penstock.errors import PenstockError, Refused
+from penstock.errors import PenstockError
 from penstock.sink.duckdb import statements as sql
 from penstock.sink.duckdb.database import disk_error
 from penstock.sink.duckdb.statements import TableStatements
 from penstock.sink.duckdb.storage import stored, stored_schema
-from penstock.sink.duckdb.table_schema import TABLES, TableSchema, refused
+from penstock.sink.duckdb.table_schema import TABLES, TableSchema, can_prepare, refused
 from penstock.sink.table.history import HISTORY, VALID_FROM
 from penstock.sink.table.publication import Loaded
 from penstock.sink.table.sequence import take_out_outdated
 from penstock.sink.table.target import BY_KEY, Target
-from penstock.sql.table_name import in_double_quotes
 
 _TRIED = {"replace": "append", HISTORY: "upsert"}
 
@@ -126,14 +125,8 @@ def write(
 
 
 def _require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-    if target.write in BY_KEY and not _runs(connection, TABLES.statements_of(rows, target).tells_apart):
-        columns = ", ".join(map(in_double_quotes, target.key))
-        raise Refused(
-            f"Table {target.table!r} has no unique index on exactly ({columns}), so the rows of the decided batch cannot be told "
-            "apart by this key.",
-            remedy=f"CREATE UNIQUE INDEX … ON {in_double_quotes(target.table)} ({columns}). Then run `penstock recover`, which "
-            "publishes the batch, and start again.",
-        )
+    if target.write in BY_KEY and not can_prepare(connection, TABLES.statements_of(rows, target).tells_apart):
+        raise TABLES.columns(target, decided=True).no_unique_index(target.key)
 
 
 def _require_written(
@@ -142,16 +135,8 @@ def _require_written(
     statements = TABLES.statements_of(rows, target)
     filled = {column.name.lower() for column in table_schema.columns if column.fills_itself}
     for name in rows.names:
-        generated = name.lower() in filled and not _runs(connection, statements.tries(name))
+        generated = name.lower() in filled and not can_prepare(connection, statements.tries(name))
         TABLES.columns(target, decided=True).require_not_generated(name, generated=generated)
-
-
-def _runs(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
-    try:
-        connection.execute(statement)
-    except duckdb.BinderException:
-        return False
-    return True
 
 
 def dry_run(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:

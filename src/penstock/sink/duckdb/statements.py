@@ -92,14 +92,14 @@ class TableStatements(StagedTableStatements):
         return f"CREATE TEMPORARY TABLE {STAGE} AS SELECT * FROM {INCOMING}"
 
     def tries(self, name: str) -> str:
-        """Fail if the column takes no values, without writing any."""
-        return f"EXPLAIN INSERT INTO {self.name} ({quoted(name)}) SELECT NULL"
+        """Cannot be prepared if the column takes no values."""
+        return f"INSERT INTO {self.name} ({quoted(name)}) SELECT NULL"
 
     @property
     def tells_apart(self) -> str:
-        """Fail if the table does not keep rows unique by the key, without writing any."""
+        """Cannot be prepared if the table does not keep rows unique by the key."""
         rows = f"INSERT INTO {self.name} ({self._names}) SELECT {self._names} FROM {self.name} WHERE false"
-        return f"EXPLAIN {rows} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
+        return f"{rows} ON CONFLICT ({self._list(self.key)}) DO NOTHING"
 
     @property
     def upsert(self) -> str:

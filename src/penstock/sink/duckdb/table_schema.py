@@ -16,7 +16,7 @@ from penstock.sink.duckdb.storage import RowValidator, restored, stored_schema
 from penstock.sink.table.columns import CatalogTable, Columns, TableColumn, require_distinct_names
 from penstock.sink.table.dialect import Rows, SqlTables
 from penstock.sink.table.sequence import is_sequence_text, require_sequence_in
-from penstock.sink.table.target import NotStoredError, Target, not_a_table, require_key_in
+from penstock.sink.table.target import BY_KEY, NotStoredError, Target, not_a_table, require_key_in
 
 _FETCHED_ROWS = 20_000
 _SORTS = {"integers": ("TINYINT", "SMALLINT", "INTEGER", "BIGINT"), "floats": ("FLOAT", "DOUBLE")}
@@ -124,6 +124,8 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
             raise not_a_table(target.table, f"a {table_schema.kind}")
         of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         _require_exact_key(connection, rows, target, of)
+        if target.write in BY_KEY and not can_prepare(connection, self.statements_of(rows, target).tells_apart):
+            raise of.no_unique_index(target.key)
 
     def create_table(self, connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
         with refused(target):
@@ -137,6 +139,16 @@ class Tables(SqlTables["duckdb.DuckDBPyConnection", TableSchema, TableStatements
 
 
 TABLES = Tables()
+
+
+def can_prepare(connection: "duckdb.DuckDBPyConnection", statement: str) -> bool:
+    """Return whether the table is as `statement` needs it, which is not run: the database may be open for reading only."""
+    try:
+        connection.execute(f"PREPARE penstock_trial AS {statement}")
+    except duckdb.BinderException:
+        return False
+    connection.execute("DEALLOCATE penstock_trial")
+    return True
 
 
 def _require_exact_key(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target, of: Columns) -> None:

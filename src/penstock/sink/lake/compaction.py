@@ -12,6 +12,7 @@ read is counted as `verify` counts it, and compared with what was written, befor
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import accumulate
 from typing import Final, TypeAlias
 
 from penstock.core.faults import FaultPoint
@@ -36,6 +37,8 @@ NO_GENERATION: Final = Generation(0)
 
 Each sweep takes what is staged under it; a compaction that is at work then gives way.
 """
+
+_TIER: Final = 2
 
 Partition: TypeAlias = tuple[tuple[str, str | None], ...]
 
@@ -94,16 +97,16 @@ class Compaction:
         )
 
     def _several(self, small: Sequence[TableFile], lacking: Sequence[str], *, after: Sequence[TableFile]) -> list[TableFile]:
-        """Return those of a partition's small files that may be merged, if there are several. `after`: what the round has."""
+        """Return those of a partition's small files that are merged, if there are several. `after`: what the round has."""
         room_bytes, room = MOST_BYTES - sum(file.size_bytes for file in after), MOST_FILES - len(after)
         taken: list[TableFile] = []
-        for file in small if len(small) > 1 else ():
+        for file in sorted(small, key=lambda file: file.size_bytes) if len(small) > 1 else ():
             room_bytes -= file.size_bytes
             if room_bytes < 0 or len(taken) == room:
                 break
             if self._may_be_merged(file, lacking):
                 taken.append(file)
-        return taken if len(taken) > 1 else []
+        return _worth_it(taken)
 
     def _may_be_merged(self, file: TableFile, lacking: Sequence[str]) -> bool:
         """Return whether the rows have the same hashes in a file of the newest columns, and lose no value there.
@@ -173,3 +176,14 @@ class Compaction:
                 yield name
             else:  # older versions may have it, also if the table tells no more
                 self.settled.add(nonce)
+
+
+def _worth_it(ascending: Sequence[TableFile]) -> list[TableFile]:
+    """Return those that are merged: a file if all smaller ones have at least half as many bytes together.
+
+    So a row is written again some log(table ÷ batch) times until its file is large, as in the tiers of a log-structured merge
+    tree (O'Neil et al. 1996). If each round took every small file, what a round costs would grow with the table.
+    """
+    smaller_bytes = [0, *accumulate(file.size_bytes for file in ascending)]
+    worth = (place for place, file in enumerate(ascending) if place and file.size_bytes <= _TIER * smaller_bytes[place])
+    return list(ascending[: max(worth, default=-1) + 1])

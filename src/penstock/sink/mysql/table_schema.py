@@ -145,7 +145,8 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             return
         _require_exact_key(table_schema, target, connection.server)
         if not table_schema.tells_apart_by(target.key):
-            raise of.no_unique_index(target.key, remedy="ALTER TABLE {table} ADD UNIQUE ({columns}), of whole columns.")
+            create = "ALTER TABLE {table} ADD UNIQUE ({columns})"
+            raise of.no_unique_index(target.key, create=create, which=", of whole columns")
 
     def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
         tries = self.statements_of(rows, target).tries()

@@ -15,7 +15,7 @@ from penstock.core.high_water_mark import AccountOwner
 from penstock.core.model import AccountName, PipelineName, SinkName, SweepCut
 from penstock.errors import LedgerMismatch, Refused, Retryable
 from penstock.sink.parquet.account import Account, Area
-from penstock.sink.parquet.layout import attempt_of, order_of, owner_in, unescape
+from penstock.sink.parquet.layout import attempt_of, is_parquet, order_of, owner_in, unescape
 from penstock.sink.parquet.row_file import own_schema
 from penstock.spark.schema import arrow_schema
 
@@ -167,7 +167,7 @@ _REMEDY = "in the pipeline file, or give the sink another name and new accounts.
 
 
 def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName, owner: str) -> None:
-    """Raise Refused if `rows` do not fit the files of Penstock's that the account holds, or those that it began with.
+    """Raise Refused if `rows` do not fit the files of Penstock's that the account holds, or those that it begins with.
 
     A file must be of `owner`, have the same partition columns, and have no column of another type than in `rows`. Of at most
     FILES_LOOKED_AT files that are listed, only the oldest and the newest are opened: columns may come and go, and the newest has
@@ -180,10 +180,17 @@ def require_continued(area: Area, rows: "pa.Schema", partition_by: Sequence[str]
         raise Refused(f"Account {account!r} holds {other}, which another sink or pipeline delivered.", remedy=REMEDY)
     aged = sorted((age, file.name) for file in seen if (age := order_of(file.name)) is not None)
     names = [name for _, name in aged]
-    adopted = None if names else area.adopted()  # later the account's own files tell
-    names = names if adopted is None else sorted(adopted.sizes.keys() & {file.name for file in seen})
+    if not names:  # later the account's own files tell
+        adopted, there = area.adopted(), {file.name for file in seen if is_parquet(file.name)}
+        kept = filter(_is_partitioned, there) if area.claimed_by() is None else ()  # what comes later, `verify` calls foreign
+        names = sorted(kept if adopted is None else adopted.sizes.keys() & there)
     for name in dict.fromkeys((*names[:1], *names[-1:])):
         _require_alike(area, name, rows, partition_by, account=account)
+
+
+def _is_partitioned(name: str) -> bool:
+    """Return whether a file of others lies where readers of a partitioned table find it: directly in it, or in `column=value`."""
+    return all("=" in directory for directory in name.split("/")[:-1])
 
 
 def _require_alike(area: Area, name: str, rows: "pa.Schema", partition_by: Sequence[str], *, account: AccountName) -> None:

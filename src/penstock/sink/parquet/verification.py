@@ -156,7 +156,8 @@ def verify_accounts(
     A file with the name of a retained decision must hold what that decided for it. Maintenance may put rows into files of other
     names: an account whose rows and digest agree has no problem with names. Where they do not agree, every file that is missing,
     copied or foreign is reported. With `keeps_files`, files that Penstock did not write are counted and left out, but no copy of
-    a file that it did write. With `since`, files of later batches alone are looked at, by their names or by the ledger.
+    a file that it did write. With `since`, files of later batches alone are looked at, by their names or by the ledger. Accounts
+    that were taken out of the pipeline file are not in `tables`, and are named in the report.
     """
     listed = {account: _listed(table, decisions.published_at) for account, table in tables.items()}
     removals = list(decisions.removals())
@@ -177,18 +178,13 @@ def verify_accounts(
         gone = examination.missing() if found.problem is None else None
         missing += [gone] if gone else []
     as_of = [ledger.unchanged_until(found.as_of, account) for account, found in listed.items()]
-    for account, totals in decisions.totals(decisions.published_at).items():
-        if account not in tables and totals.rows:
-            as_of.append(ledger.unchanged_until(decisions.published_at, account))
-            reports[account] = AccountReport(expected=totals, found=Totals())
-            problems.append(
-                Problem(message=f"{totals.rows} rows were decided for it, but the sink has no such account.", account=account)
-            )
+    decided = decisions.totals(decisions.published_at)
     return SinkReport(
         accounts=reports,
         problems=tuple(problems),
         as_of=min(as_of, default=decisions.published_at),
         missing=tuple(missing),
+        unnamed={account: totals for account, totals in decided.items() if account not in tables and totals.rows},
     )
 
 
@@ -237,7 +233,9 @@ def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest
             content = read_content(data, name=file.name, schema=schema, row_digest=row_digest, field_ids=file.field_ids)
             return FileContent(file=file, content=content, problem=None)
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
-        reason = str(cause).split("\n", maxsplit=1)[0]
+        reason = (
+            str(cause).split("\n", maxsplit=1)[0] if schema else "no batch was published yet that says which columns they have"
+        )
         return FileContent(file=file, content=None, problem=f"cannot be read as rows of this sink: {reason}")
 
 

@@ -166,8 +166,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
         of = self.require_columns(connection, table_schema, rows, target, decided=decided)
         _require_exact_key(table_schema, target, of)
         if target.key and frozenset(target.key) not in table_schema.uniques:
-            remedy = "CREATE UNIQUE INDEX ON {table} ({columns}), neither partial nor deferrable."
-            raise of.no_unique_index(target.key, remedy=remedy)
+            raise of.no_unique_index(target.key, which=", neither partial nor deferrable")
 
     def require_allowed(self, connection: Connection, table_schema: TableSchema, rows: "pa.Schema", target: Target) -> None:
         """Raise Refused if the role lacks a privilege or does not see all rows, or if a partition takes less than the table."""

@@ -11,7 +11,7 @@ A file is removed by its sink after the rows are durable in the target, or by th
 """
 
 from penstock.sink.spool.root import SpoolRoot
-from penstock.sink.spool.spool import Spool, SpooledSink
+from penstock.sink.spool.spool import Spool, SpooledSink, spool_in_task
 from penstock.sink.spool.writer import INLINE_LIMIT_BYTES, RowCheck, SpoolStager
 
-__all__ = ["INLINE_LIMIT_BYTES", "RowCheck", "Spool", "SpoolRoot", "SpoolStager", "SpooledSink"]
+__all__ = ["INLINE_LIMIT_BYTES", "RowCheck", "Spool", "SpoolRoot", "SpoolStager", "SpooledSink", "spool_in_task"]

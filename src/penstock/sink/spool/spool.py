@@ -24,7 +24,7 @@ from penstock.core.model import (
     SweepCut,
     Waiting,
 )
-from penstock.errors import Failed, Retryable
+from penstock.errors import Failed, PublishFailed, Retryable
 from penstock.protocols import Signature, TaskCheck
 from penstock.sink.concurrent import map_concurrently
 from penstock.sink.spool.place import (
@@ -217,6 +217,16 @@ class Spool:
         if self._claimed is None:
             raise Failed(f"Sink {self._sink!r} was not prepared.", remedy="Call prepare() first.")
         return self._claimed
+
+
+def spool_in_task(publication: Publication, *, root: SpoolRoot, claimed: Claimed) -> Spool:
+    """Return the spool of a publication, for a task. `claimed`: the place as the driver knows it.
+
+    Raises PublishFailed if rows lie there and this process does not see that place.
+    """
+    if not publication.is_inline:
+        claimed.require_shared(PublishFailed)
+    return Spool(root=root, sink=publication.sink)
 
 
 class SpooledSink:

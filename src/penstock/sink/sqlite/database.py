@@ -33,6 +33,7 @@ class Database(DatabaseFile[sqlite3.Connection]):
         Raises `kind` if the file was replaced under the connection: nobody would see what is committed to the old file.
         """
         if self._connection is None:
+            self.require_writable(kind)  # SQLite opens a file that it cannot write, and only to read
             with self.translate_errors(kind):
                 self._connection = self._open("rw")
                 require_durable(self._connection, self.path)

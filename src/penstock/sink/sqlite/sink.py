@@ -1,6 +1,5 @@
 """The sqlite sink: rows and marker in one transaction, which is the ledger's if both are in one file."""
 
-import os
 import sqlite3
 from dataclasses import replace
 from functools import partial
@@ -57,10 +56,6 @@ class SqliteSink(FileSink[sqlite3.Connection, TableSchema]):
     def _described(self, rows: str) -> str:
         table = f"table {self._target.table} of {self._database.path}"
         return f"one transaction: {rows} {table}; that of the ledger if it is in the same file"
-
-    def _existing_table(self, connection: sqlite3.Connection) -> tuple[str, bool] | None:
-        found = super()._existing_table(connection)
-        return found and (found[0], found[0].startswith("table ") and os.access(self._database.path, os.W_OK))
 
     def _require_unfilled(self, connection: sqlite3.Connection, _: TableSchema | None) -> None:
         if self._table_schema(connection, DBAPI_MARKER_TABLE) is not None:

@@ -92,6 +92,10 @@ class TableStatements(table_statements.TableStatements):
     def name(self) -> str:
         return f"main.{quoted(self.table)}"
 
+    def read(self) -> str:
+        """Select all rows. Columns are named with the table: alone, a quoted name of no column is a text for SQLite."""
+        return f"SELECT {self._selected('t')} FROM {self.name} AS t"
+
     def _in_key(self, name: str) -> bool:
         return name.lower() in map(str.lower, self.key)
 

@@ -134,8 +134,7 @@ class Tables(ServedTables[Connection, TableSchema, TableStatements]):
             return
         _require_collated_key(table_schema, target, of)
         if frozenset(map(folded, target.key)) not in table_schema.uniques:
-            remedy = "CREATE UNIQUE INDEX … ON {table} ({columns}), without a filter and without IGNORE_DUP_KEY."
-            raise of.no_unique_index(target.key, remedy=remedy)
+            raise of.no_unique_index(target.key, which=", without a filter and without IGNORE_DUP_KEY")
 
     def require_allowed(self, connection: Connection, _: TableSchema, rows: "pa.Schema", target: Target) -> None:
         for privilege in target.privileges:

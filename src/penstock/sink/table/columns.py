@@ -1,5 +1,6 @@
 """The columns of an existing table, as the server's catalog declares them, compared with the columns of the rows."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final, Protocol
@@ -111,6 +112,11 @@ def as_code(statement: str) -> str:
     return f"``{statement}``" if "`" in statement else f"`{statement}`"
 
 
+UNIQUE_INDEX = "CREATE UNIQUE INDEX {index} ON {table} ({columns})"
+_INDEX_NAME = 60
+"""The most characters of an index's name that every database takes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Alter:
     """A database's statements that change a column, None where it has none.
@@ -151,16 +157,26 @@ class Columns:
         raise Refused(
             f"{rows} have the columns {', '.join(ours)}, table {self.table!r} has {', '.join(theirs)} (missing in the "
             f"table: {', '.join(missing) or 'none'}; only in the table and without a default: {', '.join(demanded) or 'none'}).",
-            remedy=self._remedy(
+            remedy=self._old_names(missing, [name for name in theirs if name.lower() not in {each.lower() for each in ours}])
+            + self._remedy(
                 *(
-                    f"{self._run(self.alter.add, name, ours[name])}; or, if it is another column by now, rename it back"
+                    f"{self._run(self.alter.add, name, ours[name])}; or, if the table has it under another name by now, "
+                    "rename it back"
                     for name in missing
                 ),
                 *(self._run(self.alter.nullable, name, theirs[name], otherwise="without NOT NULL") for name in demanded),
-                else_="Rows that lack a column are NULL in it. "
-                + (f"Or leave it out: `exclude: [{', '.join(missing)}]` of the sink." if missing else "Or change the transform."),
+                else_=f"Or let the start add columns that are no part of a key: `schema_changes: add` of the sink. Rows that are "
+                f"there have NULL in them. Or leave them out: `exclude: [{', '.join(missing)}]` of the sink."
+                if missing
+                else "Rows that lack a column are NULL in it. Or change the transform.",
             ),
         )
+
+    def _old_names(self, missing: Sequence[str], lacking: Sequence[str]) -> str:
+        """Return what to do about columns that have another name in the rows by now: a start would refuse that next."""
+        if self.decided or not (missing and lacking):
+            return ""
+        return f"If the transform has {', '.join(lacking)} under another name by now, give back the old one. "
 
     def other_type(
         self, column: str, found: str, kind: "pa.DataType", *, expected: str, declared: str, cast: str | None
@@ -203,12 +219,20 @@ class Columns:
             remedy=self._remedy(change, else_=""),
         )
 
-    def no_unique_index(self, key: Sequence[str], *, remedy: str) -> Refused:
-        """Return the error for a table without a unique index on the key. `remedy`: a template with `{table}` and `{columns}`."""
+    def no_unique_index(self, key: Sequence[str], *, create: str = UNIQUE_INDEX, which: str = "") -> Refused:
+        """Return the error for a table without a unique index on the key.
+
+        `create` is the statement that makes one, a template with `{table}`, `{columns}` and `{index}`, which is a name for it.
+        `which`: what else the index must be.
+        """
         columns = ", ".join(map(self.alter.quoted, key))
+        name = self.alter.quoted("_".join([re.sub(r"\W+", "_", self.table).strip("_"), *key, "key"])[:_INDEX_NAME])
+        statement = as_code(create.format(table=self.named, columns=columns, index=name))
         return Refused(
             f"Table {self.table!r} has no unique index on exactly ({columns}), so its rows cannot be told apart by this key.",
-            remedy=remedy.format(table=self.named, columns=columns),
+            remedy=self._remedy(
+                f"run {statement}{which}", else_="If it fails, the table has rows with the same key: keep one of each."
+            ),
         )
 
     def require_not_generated(self, column: str, *, generated: bool) -> None:

@@ -52,6 +52,18 @@ class DatabaseFile(SqlDatabase[C]):
     def create(self) -> None:
         """Create the file if it is missing. Raise Failed."""
 
+    def require_writable(self, kind: type[Failed] = Failed) -> None:
+        """Raise `kind` if the file, or its directory, is seen not to take a write. A full disk may take it: that is tried."""
+        problem = file_problem(self.path)
+        if problem is not None and not problem.lacks:
+            failed = "used" if self.exists else "created"
+            raise kind(f"The database {self.path} cannot be {failed}: {problem.reason}.", remedy=self._remedy(problem))
+
+    def _remedy(self, problem: PathProblem) -> str:
+        if self.exists:
+            return f"{problem.advice} and start again: what was decided is published then."
+        return f"{problem.advice}, or name a file elsewhere in `url`; then start again."
+
     def begin(self, connection: C) -> None:
         connection.execute(self.write_begins)
 
@@ -77,7 +89,7 @@ class DatabaseFile(SqlDatabase[C]):
         seen = self._problem(reason)
         return kind(
             f"The database {self.path} cannot be used: {seen.reason}.",
-            remedy=f"{seen.advice} and start again: what was decided is published then.",
+            remedy=self._remedy(seen),
         )
 
     def _conflict_in(self, cause: Any) -> Conflict | None:
@@ -111,11 +123,20 @@ class FileSink(SqlSink[C, T]):
 
     def check(self) -> Sequence[Finding]:
         """Look at the file, or at the directory where it would be created."""
-        directory = Path(self._database.path).parent
-        if self._database.exists or (directory.is_dir() and os.access(directory, os.W_OK)):
-            return super().check()
-        message = f"{self._database.path} is missing and cannot be created in {directory}"
-        return [Finding(subject=f"sink {self._name}", ok=False, message=message)]
+        try:
+            self._database.require_writable()
+        except Failed as error:
+            return [Finding(subject=f"sink {self._name}", ok=False, message=str(error))]
+        return super().check()
+
+    def require_writable(self, *, home: str) -> None:
+        """Raise Failed if the file, or the directory where it would be created, takes no write.
+
+        A missing directory passes if a start creates it: the pipeline's `home`, or one above it.
+        """
+        directory, created = Path(self._database.path).parent.resolve(), Path(home).resolve()
+        if directory.is_dir() or directory not in {created, *created.parents}:
+            self._database.require_writable()
 
     def prepare(self, *, pipeline: PipelineName, schema: str | None) -> None:
         """Create or check the file, the table and its marker. Raise Usage, Refused, Failed, Retryable."""

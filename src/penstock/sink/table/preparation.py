@@ -62,8 +62,8 @@ def prepare_marker(
     """
     found = marker = markers.read(pipeline, sink)
     is_in_sequence = target.chooses_rows
+    require_continuing(marker, markers, pipeline=pipeline, sink=sink, schema=schema, target=target, content=content)
     if marker is None:
-        _require_unowned(markers, pipeline, sink, target.table)
         require_never_marked(markers, pipeline, sink, target.table)
         before = Totals() if target.write in {"replace", MERGE} else _before(partial(content, schema), target)
         markers.write(
@@ -78,22 +78,52 @@ def prepare_marker(
             )
         )
         return
+    if _widens(marker, schema, target):
+        marker = replace(marker, is_widening=True)
+    now = replace(marker, schema=marker.schema or schema, is_in_sequence=marker.is_in_sequence or is_in_sequence)
+    if now != found:
+        markers.write(now)
+
+
+def require_continuing(
+    marker: TableMarker | None,
+    markers: MarkerStore,
+    *,
+    pipeline: PipelineName,
+    sink: SinkName,
+    schema: str,
+    target: Target,
+    content: Callable[[str], Totals],
+) -> None:
+    """Raise Refused for a table of another sink, and for rows with which `marker` and the published rows cannot go on.
+
+    Changes nothing: `penstock check` calls this, too. `content`: see `prepare_marker`; it is called only if columns were left out
+    or have wider types.
+    """
+    if marker is None:
+        _require_unowned(markers, pipeline, sink, target.table)
+        return
     if not target.is_table(marker.table_name):
         raise other_table(marker, target.table)
     _require_merged_always(marker, target)
     _require_history_always(marker, target)
     require_same_types(marker, arrow_schema(schema), target)
-    if marker.schema is not None and target.write not in {"replace", MERGE}:
-        old, new = arrow_schema(marker.schema), arrow_schema(schema)
-        wider = widened(old, new) is not old
-        left_out = [name for name in old.names if name not in new.names]
-        _require_none_left_out(marker, left_out, None if wider else partial(content, schema))
-        if wider:
-            _require_unchanged(marker, partial(content, marker.schema))
-            marker = replace(marker, is_widening=True)
-    now = replace(marker, schema=marker.schema or schema, is_in_sequence=marker.is_in_sequence or is_in_sequence)
-    if now != found:
-        markers.write(now)
+    if marker.schema is None or target.write in {"replace", MERGE}:
+        return
+    names = set(arrow_schema(schema).names)
+    wider = _widens(marker, schema, target)
+    left_out = [name for name in arrow_schema(marker.schema).names if name not in names]
+    _require_none_left_out(marker, left_out, None if wider else partial(content, schema))
+    if wider:
+        _require_unchanged(marker, partial(content, marker.schema))
+
+
+def _widens(marker: TableMarker, schema: str, target: Target) -> bool:
+    """Return whether columns of rows of `schema` have wider types than the published rows, whose digest depends on these."""
+    if marker.schema is None or target.write in {"replace", MERGE}:
+        return False
+    old = arrow_schema(marker.schema)
+    return widened(old, arrow_schema(schema)) is not old
 
 
 def require_same_types(marker: TableMarker | None, rows: "pa.Schema", target: Target) -> None:

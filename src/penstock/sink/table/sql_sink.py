@@ -1,5 +1,6 @@
 """The engine of sinks whose database has a catalog: it prepares the table, and writes rows and marker in one transaction."""
 
+import json
 from abc import abstractmethod
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
@@ -29,7 +30,14 @@ from penstock.sink.table.database_sink import DatabaseSink, TransactionalSink
 from penstock.sink.table.dialect import C, ErrorCodes, FaultPoints, Rows, SqlTables, T, UserTables
 from penstock.sink.table.marker import LEDGER_ID, MarkerStore, TableMarker
 from penstock.sink.table.marker_store import MARKER_TABLE, DatabaseMarkerStore, MarkerStatements
-from penstock.sink.table.preparation import ledger_id_missing, prepare_marker, require_not_lost, require_same_types, settings_of
+from penstock.sink.table.preparation import (
+    ledger_id_missing,
+    prepare_marker,
+    require_continuing,
+    require_not_lost,
+    require_same_types,
+    settings_of,
+)
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
 from penstock.sink.table.target import Target, may_add, no_table, table_gone, widened
@@ -141,11 +149,26 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
         marker = None if markers is None else markers.read(pipeline, self._name)
         table_schema = self._table_schema(connection)  # after the marker: a first start may create both meanwhile
         require_not_lost(marker, self._target, exists=table_schema is not None)
+        if marker is None:
+            self._require_unfilled(connection, table_schema)
         if table_schema is not None:
             self._require_fit(connection, table_schema, self._growth(connection, table_schema, rows, marker)[0])
         elif not self._create:
             raise no_table(self._target.table)
+        if markers is not None:
+            content = partial(self._content_there, connection, table_schema)
+            require_continuing(
+                marker, markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content
+            )
         self._dry_run_unprepared(connection, table_schema, rows)
+
+    def _content_there(self, connection: C, table_schema: T | None, schema: str) -> Totals:
+        """Return what the table holds in those columns of `schema` that it has: one that a start adds is NULL in each row."""
+        if table_schema is None:
+            return Totals()
+        there, fields = table_schema.by_name, json.loads(schema)["fields"]
+        kept = [field for field in fields if table_schema.fold(field["name"]) in there]
+        return self._content(connection, json.dumps({"type": "struct", "fields": kept}))
 
     def _content(self, connection: C, schema: str) -> Totals:
         rows = table_columns(arrow_schema(schema), self._target)

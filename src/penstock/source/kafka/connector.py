@@ -20,7 +20,11 @@ _NEEDED = f"{CONNECTOR}, spark-token-provider-kafka-0-10, kafka-clients and comm
 JARS, PACKAGES = "spark.jars", "spark.jars.packages"
 
 
-class ConnectorMissing(DependencyMissing):
+class PackageNotFound(DependencyMissing):
+    """No Maven repository that answers provides a package, which another one may do once it is reached."""
+
+
+class ConnectorMissing(PackageNotFound):
     """No Maven repository provides Spark's connector."""
 
 
@@ -83,7 +87,7 @@ def not_found(log: str) -> DependencyMissing | None:
         f"({_NEEDED}) into a directory and name it by {ENVIRONMENT}; or name another version of it by "
         f"`spark: {{packages: [org.apache.spark:{found[2]}:VERSION]}}`, as near to Spark's as there is."
     )
-    kind = ConnectorMissing if of_ours else DependencyMissing
+    kind = ConnectorMissing if of_ours else PackageNotFound
     return kind(
         f"No Maven repository that Spark asks from here has {named}, so Spark did not start.",
         remedy=other if of_ours else "Correct `spark: {packages: …}`, or name a repository by spark.jars.repositories in `conf`.",
