@@ -218,7 +218,7 @@ def test_a_batch_of_which_nothing_is_taken_empties_a_table_that_it_replaces(spar
     [
         ({"where": "n"}, "sinks.table.where is 'n', which gives int, expected true or false"),
         ({"where": "m > 1"}, "sinks.table.where is 'm > 1', which Spark cannot compute from the rows"),
-        ({"where": "n >"}, "sinks.table.where is 'n >', which Spark cannot compute from the rows"),
+        ({"where": "n >"}, "'n >', which Spark cannot compute from the rows: Syntax error at its end (PARSE_SYNTAX_ERROR)."),
         ({"where": "count(1) > 1"}, "sinks.table.where is 'count(1) > 1', which"),
         ({"where": "n IN (SELECT 1)"}, "which looks at more than the row itself"),
         ({"where": "rand() < 0.5", "select": ["n"]}, "where is 'rand() < 0.5', and rand gives another value each time"),

@@ -66,6 +66,7 @@ def test_a_checkpoint_that_the_query_cannot_run_on_is_a_difference(checkpoint: P
     (checkpoint / "offsets" / "0").unlink()
     code, out, _ = ran(capsys, "checkpoint", "inspect", str(checkpoint), "--json")
     assert (code, json.loads(out)["outlook"]["next"]) == (5, "fail")
+    assert ran(capsys, "checkpoint", "explain", str(checkpoint))[0] == 5
 
 
 def test_explain(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:

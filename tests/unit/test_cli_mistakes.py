@@ -56,6 +56,16 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]
         ("status flights.yaml --set trigger={", 2, "error: --set trigger: the value is not valid YAML: "),
         ("files flights.yaml --sink warehouse", 2, "Sink 'warehouse' is not of type parquet.\nName one of type parquet: lake."),
         ("files flights.yaml --sink lak", 2, "The pipeline has no sink 'lak'.\nName one of type parquet: lake."),
+        (
+            "compare flights.yaml flights.yaml --other-set trigger={",
+            2,
+            "error: --other-set trigger: the value is not valid YAML: ",
+        ),
+        (
+            "checkpoint diff flights.yaml flights.yaml --other-set home=1",
+            2,
+            "error: --other-set home: home should be text, found the number 1.",
+        ),
         ("checkpoint inspect ftp://host/x", 2, "error: PATH is at ftp:, where Penstock cannot read it"),
         ("checkpoint inspect s3:///x", 2, "error: PATH is no URL of a place at s3://.\nWrite s3://bucket/prefix."),
         ("state flights.yaml --memory lots", 2, "error: --memory should be a size with a unit, found the text 'lots'."),
@@ -69,6 +79,20 @@ def test_what_is_said(capsys: pytest.CaptureFixture[str], words: str, code: int,
 def test_the_other_place_of_savepoints_is_taken(capsys: pytest.CaptureFixture[str]) -> None:
     _, err = ended(capsys, "savepoint", "restore", "flights.yaml", "gone", "--to", "./kept")
     assert "kept has no savepoint 'gone'" in err
+
+
+def test_a_place_without_savepoints_is_named(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["savepoint", "list", "flights.yaml", "--to", "./kept"])
+    assert capsys.readouterr().out == "There is no savepoint in ./kept.\n"
+
+
+@pytest.mark.parametrize("command", ["status", "doctor", "history", "verify"])
+def test_a_file_in_place_of_the_home_is_no_empty_ledger(capsys: pytest.CaptureFixture[str], command: str) -> None:
+    Path("state").touch()
+    code, err = ended(capsys, command, "flights.yaml")
+    assert code == 1
+    assert "state/ledger.db cannot be looked at: a file is where a directory is expected.\nMove that file away" in err
 
 
 def test_files_without_a_parquet_sink(capsys: pytest.CaptureFixture[str]) -> None:

@@ -81,6 +81,7 @@ def test_verify_in_the_shape_of_the_interface() -> None:
         "unseen": None,
         "rows": None,
         "other_ledger": None,
+        "errors": {},
     }
     text = printed(verify_text(found))
     assert "lake: The file is missing. (account EWR file month=1/x.parquet batch 3)" in text

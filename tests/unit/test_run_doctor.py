@@ -19,7 +19,7 @@ from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
 from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
 from penstock.core.row_hash import row_hashes
-from penstock.errors import Failed, PenstockError, PublishFailed
+from penstock.errors import CheckpointDamaged, Failed, PenstockError, PublishFailed
 from penstock.observe.last_error import noting_error
 from penstock.protocols import SCHEMA_KEY
 from penstock.run.assembly import assemble
@@ -113,6 +113,44 @@ def test_a_table_that_was_made_and_got_nothing_is_empty(capsys: pytest.CaptureFi
         warehouse.prepare(pipeline=runtime.pipeline, schema=SCHEMA)
         coordinator_of(runtime).open(opened_by_this_process(runtime))
     assert {account["state"] for account in doctor(capsys, code=0)["accounts"]} == {"empty"}
+
+
+@pytest.mark.parametrize("is_lost", [False, True])
+def test_a_sink_that_cannot_be_read_does_not_keep_verify_from_the_others(
+    capsys: pytest.CaptureFixture[str], *, is_lost: bool
+) -> None:
+    run(last_fails=False)
+    Path("flights.yaml").write_text(FILE + WAREHOUSE)
+    Path("warehouse.db").write_text("This is no database. " * 100)
+    if is_lost:
+        next(Path("lake").glob("*.parquet")).unlink()
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "flights.yaml"])
+    out = capsys.readouterr().out
+    assert ended.value.code == (5 if is_lost else 1), out
+    assert ("DIFFERENT" if is_lost else "ok") in out
+    assert re.search(r"warehouse: not compared. .*warehouse.db cannot be used as a database: file is not", out), out
+    with pytest.raises(SystemExit):
+        main(["verify", "flights.yaml", "--json"])
+    found = json.loads(capsys.readouterr().out)
+    assert (found["ok"], list(found["sinks"]), found["errors"]["warehouse"]["exit_code"]) == (False, ["lake"], 1)
+    with pytest.raises(SystemExit) as ended:
+        main(["verify", "flights.yaml", "--sink", "warehouse"])
+    assert ended.value.code == 1
+    assert "error: " in capsys.readouterr().err
+    with pytest.raises(Failed):
+        Pipeline.from_file("flights.yaml").accept_removed()
+
+
+def test_a_log_of_a_source_that_is_torn_is_told_before_spark_is(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    log = Path("state/checkpoint/sources/0")
+    log.mkdir(parents=True)
+    (log / "0").touch()
+    assert "sources/0/0 is empty. Restore the checkpoint from a copy. Without a copy," in doctor(capsys, code=1)["refused"]
+    assert Pipeline.from_file("flights.yaml").status().health == "conflict"
+    with pytest.raises(CheckpointDamaged, match="sources/0/0 is empty"):
+        Pipeline.from_file("flights.yaml").require_startable()
 
 
 def test_a_sink_without_a_marker_is_empty_before_the_first_run(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,6 +78,8 @@ def test_so_do_methods(act: str) -> None:
         (("backfill", "flights.yaml", "--sink", "lak"), "The pipeline has no sink 'lak'.\nIt has lake, screen."),
         (("backfill", "flights.yaml", "--sink", "screen"), "Sink 'screen' is of type console, which keeps no rows."),
         (("quarantine", "replay", "flights.yaml"), "The pipeline 'flights' has no quarantine."),
+        (("run", "no_schema.yaml"), "sources.events reads csv files but has no schema.\nAdd schema: "),
+        (("check", "no_schema.yaml"), "sources.events reads csv files but has no schema.\nAdd schema: "),
         (("checkpoint", "rebuild", "flights.yaml"), "is empty, so it cannot tell what the checkpoint held."),
     ],
 )
@@ -88,6 +90,7 @@ def test_a_command_that_cannot_be_done_starts_no_spark(
         raise AssertionError("Spark starts")
 
     monkeypatch.setattr(Pipeline, "session", starts)
+    Path("no_schema.yaml").write_text(FILE.replace(", schema: id INT", ""))
     assert said in ended(capsys, *words)[1]
     assert said in ended(capsys, *words, "--debug")[1]
 

@@ -218,7 +218,7 @@ def test_a_rewind_without_its_state_is_refused_and_names_the_oldest_batch() -> N
     files = MemoryFiles(content)
     with pytest.raises(Refused, match=r"cannot go back to the end of batch 6") as refused:
         rewind(files, 6)
-    assert refused.value.remedy == "Name a batch from 5, the oldest that is possible, to 8, the newest that is committed."
+    assert refused.value.remedy == "Name batch 5, the only one that is possible."
     with pytest.raises(Refused, match=r"cannot go back to the end of batch 99: offsets/98 is missing"):
         rewind(files, 99)
     assert files.content == before

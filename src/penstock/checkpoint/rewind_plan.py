@@ -52,11 +52,11 @@ def plan_rewind(files: Files, *, to_batch: BatchId, keeps_plan: bool = False) ->
     )
 
 
-def possible_batches(files: Files) -> Iterator[BatchId]:
-    """Yield the batches whose entries in both logs are there and whose state can be loaded, oldest first."""
+def possible_batches(files: Files, *, newest_first: bool = False) -> Iterator[BatchId]:
+    """Yield the batches with an entry in both logs and a state that can be loaded, oldest first unless `newest_first`."""
     planned, committed = (frozenset(entry_ids(files.names(log))) for log in ("offsets", "commits"))
     stores = list(partition_stores(files))
-    for batch_id in sorted(planned & committed):
+    for batch_id in sorted(planned & committed, reverse=newest_first):
         if batch_id > 0 and batch_id - 1 not in planned:
             continue
         try:
@@ -85,14 +85,15 @@ def _require_possible(files: Files, to_batch: BatchId) -> None:
 
 
 def _impossible(files: Files, to_batch: BatchId, what: str) -> Refused:
-    first = next(possible_batches(files), None)
-    if first is None:
+    oldest, newest = next(possible_batches(files), None), next(possible_batches(files, newest_first=True), None)
+    if oldest is None:
         remedy = f"No batch is possible. {_VERIFY}"
-    elif first == to_batch:
+    elif oldest == to_batch:
         remedy = _VERIFY
+    elif oldest == newest:
+        remedy = f"Name batch {oldest}, the only one that is possible."
     else:
-        newest = newest_entries(files).committed
-        remedy = f"Name a batch from {first}, the oldest that is possible, to {newest}, the newest that is committed."
+        remedy = f"Name a batch from {oldest}, the oldest that is possible, to {newest}, the newest."
     return Refused(f"The checkpoint {files.location} cannot go back to the end of batch {to_batch}: {what}.", remedy=remedy)
 
 

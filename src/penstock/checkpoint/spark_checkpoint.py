@@ -16,7 +16,7 @@ from penstock.checkpoint.entries import (
 )
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
-from penstock.checkpoint.source_log import SourceLog, fingerprint
+from penstock.checkpoint.source_log import SourceLog, fingerprint, torn_sources
 from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.core.topics import InputFile
@@ -93,6 +93,13 @@ class SparkCheckpoint:
         except Unreadable as error:
             remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else _RESTORE
             raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
+
+    def require_readable(self, planned: BatchId | None) -> None:
+        """Raise CheckpointDamaged if the newest plan is damaged, or an entry of a source's log that Spark reads at its start."""
+        entry = None if planned is None else self.offsets(planned)
+        torn = next(torn_sources(self.files, {} if entry is None else entry.offsets), None)
+        if torn is not None:
+            raise self._damaged(torn.message.rstrip("."), torn.remedy)
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
         """Return batch `batch_id` as Spark planned it. Called once per batch, after Spark wrote `offsets/<batch_id>`.

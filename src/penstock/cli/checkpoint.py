@@ -9,7 +9,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import Json, OtherOverrides, Overrides
+from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_set
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
@@ -44,19 +44,28 @@ def inspect(*, path: CheckpointPath, option: Options = None, overrides: Override
 
     Exit code 5 if the query cannot run on it: Spark does not start, or fails in its first batch.
     """
-    from penstock.checkpoint.inspection import Next
-
     found = _inspected(path, option, overrides)
     show(found, as_json=as_json, text=_inspection)
-    if found.outlook.next in {Next.FAIL, Next.REPEAT}:
-        raise typer.Exit(DIFFERENCE)
+    _exit_if_unusable(found)
 
 
 def explain(*, path: CheckpointPath, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
-    """What the next start of the query does with this checkpoint, and why, in sentences."""
+    """What the next start of the query does with this checkpoint, and why, in sentences.
+
+    Exit code 5 if the query cannot run on it, as `inspect` has it.
+    """
     from penstock.checkpoint.explanation import explain as explain_inspection
 
-    show(explain_inspection(_inspected(path, option, overrides)), as_json=as_json, text=_explanation)
+    found = _inspected(path, option, overrides)
+    show(explain_inspection(found), as_json=as_json, text=_explanation)
+    _exit_if_unusable(found)
+
+
+def _exit_if_unusable(found: "Inspection") -> None:
+    from penstock.checkpoint.inspection import Next
+
+    if found.outlook.next in {Next.FAIL, Next.REPEAT}:
+        raise typer.Exit(DIFFERENCE)
 
 
 def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] | None) -> "Inspection":
@@ -138,7 +147,8 @@ def diff(
     from penstock.checkpoint.files import open_files
 
     first, options = place_of(path, option, overrides)
-    second, other_options = place_of(other, other_option, other_overrides)
+    with naming_other_set():
+        second, other_options = place_of(other, other_option, other_overrides)
     found = compare(open_files(first, options=options), open_files(second, options=other_options))
     show(found, as_json=as_json, text=_difference)
     if not found.same:
@@ -170,7 +180,8 @@ def copy(
     from penstock.checkpoint.files import open_files
 
     first, options = place_of(path, option, overrides)
-    second, other_options = place_of(other, other_option, other_overrides, is_new=True)
+    with naming_other_set():
+        second, other_options = place_of(other, other_option, other_overrides, is_new=True)
     copied = copy_checkpoint(open_files(first, options=options), open_files(second, options=other_options))
     show(copied, as_json=as_json, text=_copy)
 
@@ -205,7 +216,7 @@ def _verification(found: "Verification") -> RenderableType:
     ]
     for one in found.findings:
         parts.append(Text.assemble("\n", (f"{one.severity.value}  ", _STYLES[one.severity.value]), (one.file, "bold")))
-        parts += [Text(f"  {text}") for text in (one.meaning, one.consequence, one.remedy)]
+        parts += [Text(f"  {with_file(text)}") for text in (one.meaning, one.consequence, one.remedy)]
     parts.append(Text("\nNothing stands in the way of the next start." if found.ok else "\nNot as Spark wrote it.", "bold"))
     return Group(*parts)
 

@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import File, Json, OtherOverrides, Overrides, pipeline
+from penstock.cli.opening import File, Json, OtherOverrides, Overrides, naming_other_set, pipeline
 from penstock.cli.output import hexadecimal, show
 from penstock.cli.table import table
 from penstock.support import formatting
@@ -47,7 +47,8 @@ def compare(
 
     Only batches that both have decided are compared. Exit code 5 if contents differ.
     """
-    second = pipeline(other, other_overrides)
+    with naming_other_set():
+        second = pipeline(other, other_overrides)
     found = pipeline(file, overrides).compare(second, from_batch=from_batch, sinks=sink or (), show_rows=rows)
     show(found, as_json=as_json, text=_text)
     if not found.same:

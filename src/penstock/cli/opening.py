@@ -1,8 +1,8 @@
 """Arguments that several verbs share, the pipeline that they name, and where Spark's messages go meanwhile."""
 
 import logging
-from collections.abc import Callable, Sequence
-from contextlib import ExitStack
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, TypeVar
 
@@ -10,6 +10,7 @@ import typer
 from typing_extensions import Self
 
 from penstock.cli.output import name_file
+from penstock.errors import Usage
 from penstock.support.private_files import make_private_directory, open_private, stderr_to
 
 if TYPE_CHECKING:
@@ -49,6 +50,16 @@ def pipeline(file: str, overrides: Sequence[str] | None = None) -> "Pipeline":
     from penstock.run.pipeline import Pipeline
 
     return Pipeline.from_file(file, overrides or ())
+
+
+@contextmanager
+def naming_other_set() -> Iterator[None]:
+    """Let a mistake in an override of the second file name `--other-set`, by which it was given. Raises Usage."""
+    try:
+        yield
+    except Usage as mistake:
+        named = (text.replace("--set", "--other-set") for text in (mistake.message, mistake.remedy))
+        raise Usage(next(named), remedy=next(named)) from None
 
 
 def debugging(context: typer.Context) -> bool:

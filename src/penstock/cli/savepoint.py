@@ -7,7 +7,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import File, Json, OtherOverrides, Overrides, Yes, pipeline
+from penstock.cli.opening import File, Json, OtherOverrides, Overrides, Yes, naming_other_set, pipeline
 from penstock.cli.operate import show_rewind
 from penstock.cli.output import show
 from penstock.cli.table import table
@@ -84,12 +84,12 @@ def _fields(one: "Savepoint") -> dict[str, object]:
 def list_(*, file: File, to: To = None, option: Options = None, overrides: Overrides = None, as_json: Json = False) -> None:
     """Every savepoint, oldest first: the batch that it ends with, and its size."""
     found = pipeline(file, overrides).savepoints(to=to, options=options_of_place(option))
-    show(found, as_json=as_json, text=_listed, fields=lambda all_: [_fields(one) for one in all_])
+    show(found, as_json=as_json, text=lambda all_: _listed(all_, to), fields=lambda all_: [_fields(one) for one in all_])
 
 
-def _listed(found: "Sequence[Savepoint]") -> RenderableType:
+def _listed(found: "Sequence[Savepoint]", to: str | None) -> RenderableType:
     if not found:
-        return "There is no savepoint."
+        return "There is no savepoint." if to is None else f"There is no savepoint in {to}."
     rows = [_row(one) for one in found]
     return table(("name", "made", "batch", "position", "files", "size"), rows)
 
@@ -194,7 +194,9 @@ def fork(
     Its sinks get what comes after the savepoint, and the first pipeline stays as it is. What was interrupted, the same command
     finishes.
     """
-    first, second = pipeline(file, overrides), pipeline(new, other_overrides)
+    first = pipeline(file, overrides)
+    with naming_other_set():
+        second = pipeline(new, other_overrides)
     forked = first.fork(name, second, to=to, options=options_of_place(option), yes=yes)
     show(forked, as_json=as_json, text=lambda one: _forked(one, new))
 

@@ -24,8 +24,9 @@ from penstock.core.model import (
     SinkReport,
     Totals,
 )
-from penstock.errors import Usage
+from penstock.errors import PenstockError, Usage
 from penstock.support import formatting
+from penstock.support.secret import scrub
 
 if TYPE_CHECKING:
     from penstock.commit.removal import RemovedFiles
@@ -64,11 +65,13 @@ def fields_of(found: "Verification") -> dict[str, object]:
     is retained to compare. `rows_removed`: rows whose files were removed on purpose, so that they are not expected; `removed_at`
     is the position where that was accepted last. `unnamed`: the rows of each account that the pipeline file no longer names,
     where nobody looked. `rows`: where the rows went (`penstock.cli.row_counts`).
-    `other_ledger`: what is to be put back where another ledger than this one filled a sink, else None.
+    `other_ledger`: what is to be put back where another ledger than this one filled a sink, else None. `errors`: the error of
+    each sink that could not be compared; such a sink is not in `sinks`.
     """
     return {
         "ok": found.ok,
         "sinks": {name: _sink(name, report, found) for name, report in found.sinks.items()},
+        "errors": {name: _scrubbed(error) for name, error in found.errors.items()},
         "since": found.since,
         "unsettled": found.unsettled,
         "replaying": found.replaying,
@@ -79,6 +82,10 @@ def fields_of(found: "Verification") -> dict[str, object]:
         "rows": None if found.rows is None else row_fields(found.rows),
         "other_ledger": found.other_ledger,
     }
+
+
+def _scrubbed(error: PenstockError) -> dict[str, object]:
+    return {name: scrub(value) if isinstance(value, str) else value for name, value in error.as_fields().items()}
 
 
 def _sink(sink: SinkName, report: SinkReport, whole: "Verification") -> dict[str, object]:
@@ -198,7 +205,8 @@ def verify(
 ) -> None:
     """Read every row of every sink and compare with the ledger: loss, duplicates, changes, foreign files. Exit code 5 if any.
 
-    Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out.
+    Works beside a running driver: each sink is compared as of one position of the ledger, and what is newer is left out. A sink
+    that cannot be read does not end it: the others are compared, and if none differs, the exit code is that of its error.
     """
     if accept_removed and since is not None:
         raise Usage("--since with --accept-removed.", remedy="Leave --since out: what is missing is judged by all that is there.")
@@ -211,8 +219,10 @@ def verify(
     else:
         found = opened.verify(sink, since=since)
         show(found, as_json=as_json, text=_text, fields=fields_of)
-    if not found.ok:
+    if found.differs:
         raise typer.Exit(DIFFERENCE)
+    for error in found.errors.values():
+        raise typer.Exit(error.exit_code)
 
 
 def _require_fitting(reason: str, *, accepting: bool, yes: bool, other: bool) -> None:
@@ -312,6 +322,7 @@ def _text(found: "Verification", *, accepting: bool = False) -> RenderableType:
     parts += [_problem(name, problem) for name, problem in problems[:_PROBLEMS_SHOWN]]
     if len(problems) > _PROBLEMS_SHOWN:
         parts.append(Text(f"… and {formatting.counted(len(problems) - _PROBLEMS_SHOWN, 'problem')} more; --json lists all."))
+    parts += [_not_compared(name, error) for name, error in found.errors.items()]
     parts.append(_conclusion(found, accepting=accepting))
     if (unseen := _unseen(found)) is not None:
         parts.append(Text(unseen))
@@ -393,14 +404,16 @@ def _conclusion(found: "Verification", *, accepting: bool) -> RenderableType:
     """Render what follows from it. `accepting`: what was removed on purpose is shown below, and needs no other command."""
     if found.other_ledger is not None:
         return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), found.other_ledger)
-    if not found.ok:
+    if found.differs:
         was_removed = not accepting and any(sink.missing for sink in found.sinks.values())
         on_purpose = with_file(f"\n{_ON_PURPOSE}") if was_removed else ""
         is_foreign = any(_IS_FOREIGN in problem.message for sink in found.sinks.values() for problem in sink.problems)
         foreign = f"\n{_REMEDY_FOR_FOREIGN}" if is_foreign else ""
         return Text.assemble(("The sinks do not hold what the ledger says.\n", "bold red"), _REMEDY, foreign, on_purpose)
-    if all(sink.as_of is None for sink in found.sinks.values()):
-        return Text("Nothing was compared: no sink keeps its rows where this command can read them.", "yellow")
+    if found.errors or all(sink.as_of is None for sink in found.sinks.values()):
+        known = f"Nothing is known of {', '.join(found.errors)}. What was compared is as the ledger has it."
+        nothing = "Nothing was compared: no sink keeps its rows where this command can read them."
+        return Text(known if found.errors else nothing, "yellow")
     if found.since is not None:
         return Text(f"Every row decided after batch {found.since} is in its place once. What is older was not read.", "green")
     left_out = ["what was removed on purpose"] * (found.removed is not None)
@@ -413,6 +426,11 @@ def _conclusion(found: "Verification", *, accepting: bool) -> RenderableType:
         f"Each record is there once since the adoption at position {found.adopted_at}; "
         "records that were delivered before it can be there twice.",
     )
+
+
+def _not_compared(sink: SinkName, error: PenstockError) -> RenderableType:
+    text = with_file(scrub(str(error)))
+    return Text.assemble((f"{sink}: ", "bold"), ("not compared. ", "bold red"), text)
 
 
 def _problem(sink: str, problem: Problem) -> RenderableType:

@@ -248,8 +248,11 @@ class SqliteLedger(BaseLedger, ServerConnection):
         )
 
     def _exists(self) -> bool:
-        with translate_os_errors(Failed, f"The ledger {self._path} cannot be looked at", then=_THEN):
-            return self._path.exists()
+        looking = translate_os_errors(Failed, f"The ledger {self._path} cannot be looked at", then=_THEN)
+        with looking, suppress(FileNotFoundError):
+            self._path.stat()  # `exists` is False, too, where a file stands in the place of a directory above
+            return True
+        return False
 
     def _create(self) -> None:
         """Create the file as private: SQLite gives its own files beside it the same permissions, and syncs the file's folder."""

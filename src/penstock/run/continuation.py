@@ -48,6 +48,7 @@ def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
 def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
     """Raise CheckpointMissing, CheckpointReplaced or BatchGap if Spark's next batch cannot be one that the ledger expects.
 
+    Raises CheckpointDamaged for a file without which Spark does not start: after a minute, it would say so itself.
     An older copy of the right checkpoint passes: each of its batches is recognised, or refused by its offsets.
     """
     expected = summary.next_batch_id
@@ -86,6 +87,10 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
             remedy="Put the newest copy of the ledger back, or the checkpoint that matches this one; or read what "
             "`penstock adopt` says about going on without those batches.",
         )
+    try:
+        checkpoint.require_readable(position.planned)
+    except CheckpointDamaged as damaged:
+        raise with_way_out(damaged, summary, checkpoint) from None
 
 
 def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: CheckpointPosition) -> BatchGap:

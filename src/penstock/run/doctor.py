@@ -9,7 +9,6 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
-from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.backfill import require_joinable
 from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
 from penstock.core.high_water_mark import HighWaterMark
@@ -35,7 +34,7 @@ from penstock.observe.last_error import LastError, last_error
 from penstock.observe.status import status
 from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransactions, Sink
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
-from penstock.run.continuation import require_continuation, with_way_out
+from penstock.run.continuation import require_continuation
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
 from penstock.run.operations import newest_decision
@@ -178,23 +177,11 @@ def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None, sinks: Sequ
         return None
     summary = Summary() if tail is None else tail.summary
     try:
-        checkpoint = checkpoint_of(plan)
-        require_continuation(summary, checkpoint)
+        require_continuation(summary, checkpoint_of(plan))
         require_joinable(summary, [sink.name for sink in sinks])
-        planned = checkpoint.latest_offsets_id()
-        if planned is not None:
-            _require_readable(checkpoint, planned, summary)
     except PenstockError as error:
         return scrub(f"{error.message} {error.remedy}") if ledger.tail() == tail else None
     return None
-
-
-def _require_readable(checkpoint: SparkCheckpoint, planned: BatchId, summary: Summary) -> None:
-    """Raise CheckpointDamaged, with the way out, if the plan of Spark's newest batch cannot be read."""
-    try:
-        checkpoint.offsets(planned)
-    except PenstockError as error:
-        raise with_way_out(error, summary, checkpoint) from None
 
 
 def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:

@@ -49,6 +49,8 @@ class Verification:
     """What `penstock verify` found in each sink."""
 
     sinks: Mapping[SinkName, SinkReport]
+    errors: Mapping[SinkName, PenstockError] = field(default_factory=dict)
+    """The sinks that could not be compared, and why; never all of them."""
     batches: Mapping[Position, BatchId] = field(default_factory=dict)
     """The batch that was decided at each position that a sink was compared as of."""
     unsettled: BatchId | None = None
@@ -72,7 +74,12 @@ class Verification:
     @property
     def ok(self) -> bool:
         """Whether every sink shows exactly what the ledger decided, and no row is unaccounted for."""
-        return all(report.ok for report in self.sinks.values()) and (self.rows is None or self.rows.ok)
+        return not self.errors and not self.differs
+
+    @property
+    def differs(self) -> bool:
+        """Whether a sink that was compared shows something else than what the ledger decided, or a row is unaccounted for."""
+        return not (all(report.ok for report in self.sinks.values()) and (self.rows is None or self.rows.ok))
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +121,8 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
     """Read every row of every sink (or of one) and compare with the ledger. Works beside a running driver, too.
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out. With `since` only what was
-    decided after that batch is read, by sinks that can. Raises Failed if the ledger does not retain it.
+    decided after that batch is read, by sinks that can. Raises Failed if the ledger does not retain it, and what the first sink
+    raised if none could be compared.
     """
     from penstock.run.row_counts import row_counts
 
@@ -124,17 +132,23 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
         after = None if since is None else _retained(ledger, since)
         use_row_digest(chosen, tail)
         use_tables(chosen, tail)
-        found = dict[SinkName, SinkReport]()
+        found, errors = dict[SinkName, SinkReport](), dict[SinkName, PenstockError]()
         for each in chosen:
             with closing(each):
                 decisions = LedgerDecisions(ledger, each.name, tail=tail)
-                if after is None:
-                    found[each.name] = verify_sink(each, decisions, sleep=time.sleep)
-                else:
-                    last = publication_of(after, each.name, ledger_id=after.summary.ledger_id)
-                    found[each.name] = verify_sink_since(each, decisions, last, sleep=time.sleep)
+                try:
+                    if after is None:
+                        found[each.name] = verify_sink(each, decisions, sleep=time.sleep)
+                    else:
+                        last = publication_of(after, each.name, ledger_id=after.summary.ledger_id)
+                        found[each.name] = verify_sink_since(each, decisions, last, sleep=time.sleep)
+                except PenstockError as error:
+                    if len(errors) + 1 == len(chosen):
+                        raise
+                    errors[each.name] = error
         return Verification(
             sinks=found,
+            errors=errors,
             batches={
                 position: batch_id
                 for position in {report.as_of for report in found.values()}
@@ -147,7 +161,9 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
             removed=Removed.of(ledger, tail),
             since=since,
             rows=row_counts(plan, ledger) if sink is None and since is None else None,
-            other_ledger=_other_ledger(ledger, [each for each in chosen if not found[each.name].ok], plan=plan),
+            other_ledger=_other_ledger(
+                ledger, [each for each in chosen if each.name in found and not found[each.name].ok], plan=plan
+            ),
         )
 
 

@@ -49,6 +49,8 @@ def accept_removed(
         _require_own_places(plan, ledger, sink)
         limit = None if before is None else _position_of(ledger, before)
     found = verify(plan, sink=sink)
+    for error in found.errors.values():
+        raise error
     with closing(ledger_of(plan)) as ledger:
         withheld = () if forgotten else tuple(_partly_forgotten(found))
         files = _missing(ledger, found, limit, withheld)

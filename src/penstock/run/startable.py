@@ -20,7 +20,7 @@ from penstock.run.operations import newest_decision
 from penstock.run.preflight.change import Preflight
 from penstock.run.preflight.compare import SeenBySpark, compare
 from penstock.sink.concurrent import map_concurrently
-from penstock.source.guarantee import likely_format, source_claims, unknown_format
+from penstock.source.guarantee import INFERENCE_CONF, likely_format, needs_schema, no_schema, source_claims, unknown_format
 from penstock.source.input_path import require_any, require_paths
 from penstock.source.kafka import reachable
 from penstock.source.kafka.options import is_kafka
@@ -56,13 +56,14 @@ class WritesFile(Protocol):
 
 
 def require_parts(settings: PipelineSettings, plan: DeliveryPlan) -> None:
-    """Raise Usage without sources, for a misspelled format, or for an input directory that is not there.
+    """Raise Usage without sources, for a misspelled format, for files without a schema, or an input directory that is not there.
 
     Raises DependencyMissing without PySpark or for a sink. Directories are looked at where Spark will see the same: not at a
     server of Spark Connect, or with a default file system.
     """
     require_any(settings.sources)
     _require_formats(settings)
+    _require_schemas(settings)
     require_pyspark()
     for sink in sinks_of(plan):
         sink.close()
@@ -85,6 +86,16 @@ def _require_formats(settings: PipelineSettings) -> None:
     for name, source in settings.sources.items():
         if source.format is not None and likely_format(source.format) is not None and not _brings_python_sources():
             raise unknown_format(name, source.format)
+
+
+def _require_schemas(settings: PipelineSettings) -> None:
+    """Raise Usage for files without a schema, unless Spark may have been told to infer it."""
+    given = [*settings.spark.conf, os.environ.get("PYSPARK_SUBMIT_ARGS", "")]
+    if _is_spark_set_up() or any(INFERENCE_CONF in text for text in given):
+        return
+    for name, source in settings.sources.items():
+        if source.schema_ddl is None and source.format is not None and needs_schema(source.format):
+            raise no_schema(name, source.format)
 
 
 def _brings_python_sources() -> bool:

@@ -65,7 +65,7 @@ def status_of(plan: DeliveryPlan, *, known: Status | None = None) -> Status:
             known=known,
             error=last_error(home),
         )
-        found = _with_torn_plan(_with_backfill(found, plan, before), checkpoint)
+        found = _with_torn_logs(_with_backfill(found, plan, before), checkpoint)
         found = found if damage is None else _damaged(found, damage)
         found = replace(found, last_fence=last_fence(home), supervision=supervision(home), standby=standby(home))
         found = replace(found, state=state_size(home, limits_of(plan), newest=newest_in(ledger.tail())))
@@ -119,13 +119,13 @@ def _damaged(found: Status, damage: CheckpointDamaged) -> Status:
     return replace(found, health="conflict", text=text)
 
 
-def _with_torn_plan(found: Status, checkpoint: SparkCheckpoint) -> Status:
-    """Return `found`, as a conflict if the plan of Spark's newest batch cannot be read: the start ends with that."""
+def _with_torn_logs(found: Status, checkpoint: SparkCheckpoint) -> Status:
+    """Return `found`, as a conflict if what Spark reads of the checkpoint when it starts is damaged: the start ends with that."""
     planned = None if found.checkpoint is None else found.checkpoint.planned
     if planned is None or found.health == "conflict":
         return found
     try:
-        checkpoint.offsets(planned)
+        checkpoint.require_readable(planned)
     except CheckpointDamaged as damaged:
         return _damaged(found, damaged)
     return found

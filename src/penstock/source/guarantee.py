@@ -66,6 +66,14 @@ def needs_schema(name: str) -> bool:
     return is_file_format(name) and name.lower() not in _FIXED_COLUMNS
 
 
+def no_schema(source: str, name: str) -> Usage:
+    """Return the error about files of the format `name` whose columns nobody states."""
+    return Usage(
+        f"sources.{source} reads {name} files but has no schema.",
+        remedy=f'Add schema: "name TYPE, …" with the columns of the files (or set {INFERENCE_CONF} to let Spark guess).',
+    )
+
+
 def likely_format(name: str) -> str | None:
     """Return the known format that `name` is a misspelling of, None if it is known, a class, or like none that is known."""
     if "." in name or is_file_format(name) or name.lower() in {*_OTHERS, *_BY_OPTIONS, *_REPLAYED, *_OF_SPARK}:

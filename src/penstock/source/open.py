@@ -9,7 +9,7 @@ from pyspark.sql.streaming.readwriter import DataStreamReader
 from penstock.core.model import SourceName
 from penstock.errors import DependencyMissing, Usage
 from penstock.source.chain.settings import is_chained
-from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, unknown_format
+from penstock.source.guarantee import BINARY_FILE_SCHEMA, INFERENCE_CONF, needs_schema, no_schema, unknown_format
 from penstock.source.input_path import path_missing, require_any
 from penstock.source.journal.journals import is_journal
 from penstock.source.journal.opening import read_journals
@@ -135,10 +135,7 @@ def _require_schema(spark: SparkSession, name: str, source: Source) -> None:
     if source.schema_ddl is not None or source.format is None or not needs_schema(source.format):
         return
     if str(spark.conf.get(INFERENCE_CONF, "false")).lower() != "true":
-        raise Usage(
-            f"sources.{name} reads {source.format} files but has no schema.",
-            remedy=f'Add schema: "name TYPE, …" with the columns of the files (or set {INFERENCE_CONF} to let Spark guess).',
-        )
+        raise no_schema(name, source.format)
 
 
 def _with_schema(reader: DataStreamReader, name: str, source: Source) -> DataStreamReader:

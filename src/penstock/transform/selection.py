@@ -1,6 +1,7 @@
 """The selections of a pipeline: which rows a sink takes, and which columns of them, computed in the one staging pass."""
 
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from pyspark.errors import PySparkException
@@ -123,9 +124,11 @@ class RowAnalysis:
             made: DataType = analysed.schema.fields[-1].dataType
             nodes = list(plan_of(analysed).walk())
         except PySparkException as error:
+            found = read_spark_error(scrub(str(error)))
+            if found.line is not None and found.line > shown.count("\n") + 1:  # the parentheses here, which nobody wrote
+                found = replace(found, message="Syntax error at its end")
             raise Usage(
-                f"{self._where}.{key} is {shown!r}, which Spark cannot compute from the rows: "
-                f"{read_spark_error(scrub(str(error))).sentence}",
+                f"{self._where}.{key} is {shown!r}, which Spark cannot compute from the rows: {found.sentence}",
                 remedy=f"The rows have {', '.join(self._rows.columns)}: {self._remedy}.",
             ) from error
         has_subquery = any(_SUBQUERY in node.detail for node in nodes)

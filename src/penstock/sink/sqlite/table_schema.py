@@ -16,7 +16,7 @@ from penstock.sink.table.columns import Alter, CatalogTable, DeclaresColumn, Tab
 from penstock.sink.table.dialect import Rows, SqlTables
 from penstock.sink.table.sequence import is_sequence_text, require_sequence_in
 from penstock.sink.table.storage import batch_of
-from penstock.sink.table.target import NotStoredError, Target, not_a_table, require_distinct_fields, require_key_in
+from penstock.sink.table.target import Target, not_a_table, require_distinct_fields, require_key_in
 
 MAX_COLUMNS = 2000
 _FETCHED_ROWS = 20_000
@@ -98,13 +98,7 @@ class Tables(SqlTables[sqlite3.Connection, TableSchema, TableStatements]):
         return TableStatements("main", target.table, tuple(rows.names), target.key, sequence_by=target.sequence_by)
 
     def scan(self, connection: sqlite3.Connection, query: str, rows: "pa.Schema") -> Rows:
-        try:
-            cursor = connection.execute(query)
-        except sqlite3.OperationalError as cause:
-            _, separator, name = str(cause).partition("no such column: ")
-            if not separator:
-                raise
-            raise NotStoredError(f"it has no column {name.rpartition('.')[2]!r} any more") from cause
+        cursor = connection.execute(query)
         while found := cursor.fetchmany(_FETCHED_ROWS):
             yield batch_of(found, rows, restored)
 

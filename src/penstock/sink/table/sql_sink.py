@@ -40,7 +40,7 @@ from penstock.sink.table.preparation import (
 )
 from penstock.sink.table.publication import Loaded, totals_of
 from penstock.sink.table.sink import TableSinkArguments
-from penstock.sink.table.target import Target, may_add, no_table, table_gone, widened
+from penstock.sink.table.target import MERGE, NotStoredError, Target, may_add, no_table, table_gone, widened
 from penstock.spark.schema import arrow_schema
 from penstock.sql.session import SqlDatabase
 
@@ -161,6 +161,15 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
                 marker, markers, pipeline=pipeline, sink=self._name, schema=schema, target=self._target, content=content
             )
         self._dry_run_unprepared(connection, table_schema, rows)
+
+    def _shown(self, connection: C, marker: TableMarker) -> Totals:
+        table_schema = self._table_schema(connection)
+        if table_schema is not None and marker.schema is not None and marker.write != MERGE:
+            ours = table_columns(arrow_schema(marker.schema), self._target).names
+            lost = [name for name in ours if table_schema.fold(name) not in table_schema.by_name]
+            if lost:
+                raise NotStoredError(f"it has no column {', '.join(map(repr, lost))} any more")
+        return super()._shown(connection, marker)
 
     def _content_there(self, connection: C, table_schema: T | None, schema: str) -> Totals:
         """Return what the table holds in those columns of `schema` that it has: one that a start adds is NULL in each row."""

@@ -24,6 +24,8 @@ _FINDS_PARTITION = "ExecFindPartition"
 """The server's function that reports a missing partition. Its error has the code of any CHECK, and a text in any language."""
 FORBIDDEN = "42501"
 """The code for a privilege that the role lacks."""
+GRANT_WHICH = "GRANT it what it lacks, on a table SELECT, INSERT, UPDATE and DELETE, on a schema USAGE and CREATE,"
+"""The remedy for a lacking privilege: the server's message names the object, and not the privilege."""
 _CONFLICTS = frozenset({"40001", "40P01"})
 
 
@@ -67,7 +69,7 @@ _MEANINGS: tuple[tuple[tuple[str, ...], Callable[[ServerError], PenstockError]],
     (("55P03",), lambda error: error.locked("pg_locks")),
     (("53100",), ServerError.full),
     (("23",), ServerError.refused_row),
-    ((FORBIDDEN,), lambda error: error.forbidden(_SEE_ALL if "row-level security" in error.reason else "GRANT the privilege")),
+    ((FORBIDDEN,), lambda error: error.forbidden(_SEE_ALL if "row-level security" in error.reason else GRANT_WHICH)),
     (("08", "53", "57", "25P"), ServerError.no_answer),
 )
 """By SQLSTATE code or class of codes; the first match counts."""
