@@ -67,6 +67,14 @@ MUTANTS_OF_HTTP = (
     ),
     Mutant(
         bug=15,
+        name="a-batch-of-which-tasks-sent-less-is-taken-for-answered",
+        file=SINK,
+        find="        if sent != publication.totals.rows:  # I1\n",
+        replace="        if False:\n",
+        tests=(f"{OF_HTTP}::test_a_task_that_sends_less_than_was_decided_is_told",),
+    ),
+    Mutant(
+        bug=15,
         name="tasks-post-to-an-endpoint-that-forgets-keys",
         file=SINK,
         find="        return self._layout.lanes if self._remembers_keys else 0\n",

@@ -238,4 +238,28 @@ MUTANTS_OF_VERIFY = (
         replace="    return difference\n",
         tests=("tests/unit/test_sqlite_verify.py::test_rows_are_never_counted_below_zero",),
     ),
+    Mutant(
+        bug=16,
+        name="a-sink-that-cannot-be-read-passes-for-a-good-one",
+        file="src/penstock/run/operations.py",
+        find="        return not self.errors and not self.differs\n",
+        replace="        return not self.differs\n",
+        tests=("tests/unit/test_run_doctor.py::test_a_sink_that_cannot_be_read_does_not_keep_verify_from_the_others",),
+    ),
+    Mutant(
+        bug=16,
+        name="files-are-accepted-as-removed-though-a-sink-was-not-compared",
+        file="src/penstock/run/removal.py",
+        find="    for error in found.errors.values():\n        raise error\n",
+        replace="",
+        tests=("tests/unit/test_run_doctor.py::test_nothing_is_accepted_as_removed_while_a_sink_cannot_be_read",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-torn-log-of-a-source-is-left-to-spark",
+        file="src/penstock/checkpoint/spark_checkpoint.py",
+        find="        if torn is not None:\n            raise self._damaged(torn.message",
+        replace="        if False:\n            raise self._damaged(torn.message",
+        tests=("tests/unit/test_run_doctor.py::test_a_log_of_a_source_that_is_torn_is_told_before_spark_is",),
+    ),
 )

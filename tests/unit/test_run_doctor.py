@@ -17,7 +17,7 @@ from tests.unit.parquet_target import SCHEMA, attempt, rows, stage
 from penstock.cli.app import main
 from penstock.commit.outcome import StagedBatch
 from penstock.core.faults import arm
-from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SourceName, Staged
+from penstock.core.model import NEWEST_ROW_DIGEST, Batch, BatchId, OffsetRange, QueryId, SinkReport, SourceName, Staged
 from penstock.core.row_hash import row_hashes
 from penstock.errors import CheckpointDamaged, Failed, PenstockError, PublishFailed
 from penstock.observe.last_error import noting_error
@@ -138,7 +138,17 @@ def test_a_sink_that_cannot_be_read_does_not_keep_verify_from_the_others(
         main(["verify", "flights.yaml", "--sink", "warehouse"])
     assert ended.value.code == 1
     assert "error: " in capsys.readouterr().err
-    with pytest.raises(Failed):
+
+
+def test_nothing_is_accepted_as_removed_while_a_sink_cannot_be_read(monkeypatch: pytest.MonkeyPatch) -> None:
+    run(last_fails=False)
+    Path("flights.yaml").write_text(FILE + WAREHOUSE)
+
+    def fails(*_: object) -> SinkReport:
+        raise Failed("It cannot be read.", remedy="Mend it.")
+
+    monkeypatch.setattr(SqliteSink, "verify", fails)
+    with pytest.raises(Failed, match=r"It cannot be read\."):
         Pipeline.from_file("flights.yaml").accept_removed()
 
 
