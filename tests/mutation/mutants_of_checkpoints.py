@@ -13,6 +13,7 @@ REPAIR = "src/penstock/checkpoint/repair_plan.py"
 ACTS_OF_RUN = "src/penstock/run/checkpoint_acts.py"
 OF_ACTS = "tests/upgrade/test_checkpoint_acts.py"
 OF_RUN = "tests/unit/test_run_checkpoint_acts.py"
+BESIDE_SPARK = "tests/spark/test_acts_beside_spark.py"
 KILLED = "test_an_act_that_is_killed_anywhere_is_finished_by_the_same_command_or_taken_back"
 OF_COPIES = "tests/upgrade/test_checkpoint_copy.py"
 OF_CLI = "tests/unit/test_cli_checkpoint.py"
@@ -157,6 +158,22 @@ MUTANTS_OF_CHECKPOINTS = (
         find='        if driver is not None and driver.state == "running" and not is_this:\n',
         replace='        if driver is not None and driver.state == "none" and not is_this:\n',
         tests=(f"{OF_RUN}::test_beside_a_driver_that_runs_every_act_is_refused[rewind]",),
+    ),
+    Mutant(
+        bug=28,
+        name="spark-goes-on-writing-state-behind-an-act",
+        file="src/penstock/spark/active_queries.py",
+        find='            getattr(stores, "MODULE$").stop()\n',
+        replace='            getattr(stores, "MODULE$")\n',
+        tests=(f"{BESIDE_SPARK}::test_a_query_that_has_ended_writes_no_state_behind_an_act",),
+    ),
+    Mutant(
+        bug=16,
+        name="a-checkpoint-is-changed-beside-a-query-of-this-process",
+        file=ACTS_OF_RUN,
+        find="        if runtime.checkpoint.query_id() in active:\n",
+        replace="        if False:\n",
+        tests=(f"{BESIDE_SPARK}::test_an_act_is_refused_while_the_query_runs_in_this_process",),
     ),
     Mutant(
         bug=24,

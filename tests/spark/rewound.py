@@ -8,7 +8,6 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
-from typing import Any
 
 import pyarrow.dataset as ds
 from pyspark.sql import SparkSession
@@ -68,14 +67,6 @@ def settings(spark: SparkSession, store: str) -> Iterator[None]:
             spark.conf.set(key, value)
 
 
-def end_state_stores() -> None:
-    """Else a thread may still write a snapshot of a batch that has been taken back since."""
-    spark: Any = SparkSession.getActiveSession()
-    assert spark is not None
-    state = spark._jvm.org.apache.spark.sql.execution.streaming.state
-    getattr(getattr(state, "StateStore$"), "MODULE$").stop()
-
-
 @dataclass(frozen=True)
 class Machine:
     """The files of a machine below `root`, in which the pipeline is; its input is elsewhere."""
@@ -111,9 +102,8 @@ class Machine:
         return ended
 
     def run(self, name: str, *words: str) -> int:
-        """Deliver everything; the newest batch. What Spark keeps up of the state in the background ends, as with a process."""
+        """Deliver everything; the newest batch."""
         self.penstock("run", f"{name}.yaml", "--json", *words)
-        end_state_stores()
         return int(self.penstock("status", f"{name}.yaml", "--json").last["last_batch_id"])
 
     def lake(self, name: str) -> Rows:

@@ -49,6 +49,13 @@ def test_later_batches_are_taken_back_and_done_again(world: RewoundWorld, to_bat
     assert found.sinks["lake"].accounts["a"].found.rows == 3 * 6
 
 
+def test_behind_the_newest_batch_there_is_nothing_to_take_back_or_to_keep(world: RewoundWorld) -> None:
+    for keep in ((), ("lake",)):
+        asked = world.rewind(3, *keep)
+        assert (asked.needed, asked.done) == (False, False)
+    assert world.batches() == [0, 1, 2, 3]
+
+
 def test_the_ledger_says_what_was_taken_back(world: RewoundWorld) -> None:
     world.rewind(1)
     newest, act, opened, *_ = world.entries()

@@ -25,6 +25,7 @@ from penstock.run.assembly import DeliveryPlan, assemble
 from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
+from penstock.spark.active_queries import active_query_ids, end_upkeep_of_state
 from penstock.spec.pipeline import without_ledger
 
 
@@ -176,7 +177,19 @@ def stopped(plan: DeliveryPlan) -> Iterator[tuple[Runtime, tuple[str, ...]]]:
         is_this = driver is not None and (driver.host, driver.pid) == (socket.gethostname(), os.getpid())
         if driver is not None and driver.state == "running" and not is_this:
             raise _runs(plan, driver.text, "Stop it")
+        _end_here(plan, runtime)
         yield runtime, tuple(_of_elsewhere(driver))
+
+
+def _end_here(plan: DeliveryPlan, runtime: Runtime) -> None:
+    """Raise Refused if the query runs in this process; else see that its Spark writes no state any more."""
+    active = active_query_ids()
+    if not active:
+        end_upkeep_of_state()
+        return
+    with suppress(CheckpointDamaged):
+        if runtime.checkpoint.query_id() in active:
+            raise _runs(plan, "its query runs in this process", "Stop the query")
 
 
 def _of_elsewhere(driver: Driver | None) -> Iterator[str]:

@@ -168,7 +168,7 @@ class _Asked:
         if not self.way.replaces:
             require_query(self.runtime.checkpoint.query_id(), tail.summary)
             require_same_ends(self.runtime, self.to_batch)
-        checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep))
+        checkpoint = self._checkpoint(kept, yes=False, keeps_plan=bool(self.keep) and newest > self.to_batch)
         sinks = tuple(self._of_sink(sink, target, tail) for sink in self.runtime.sinks)
         lag = input_lag(self.plan.settings, ledger, now_ms=now_ms, summary=replace(tail.summary, decided_at=target.position))
         gone = [f"{each.gaps:,} records of topic {each.topic}" for each in lag.topics if each.gaps]
