@@ -103,6 +103,12 @@ AIMS = (
         },
         0,
     ),
+    Aim(
+        "processor time of `verify` against DuckDB, which counts and hashes the rows of the same files",
+        "0.67x",
+        {f"{case}: ": Key("verify", "verify", case, "DuckDB, count and hash") for case in ("7 mixed columns", "4 long texts")},
+        0.67,
+    ),
     Aim("100,000 rows into PostgreSQL against JDBC", "3x", _into("postgres", _JDBC), 3),
     Aim("100,000 rows into PostgreSQL against JDBC that rewrites batches", "1.5x", _into("postgres", _REWRITING), 1.5),
     Aim("rows by key into PostgreSQL against JDBC and one statement", "none", _by_key("postgres")),

@@ -24,6 +24,7 @@ from bench import (
     table_commits,
     tables,
     tax,
+    verifying,
 )
 from bench.measuring import Bench
 from bench.result import Table
@@ -61,6 +62,7 @@ PARTS = {
     "savepoint": Part(measure=savepoints.measure, minutes=11),
     "tables": Part(measure=tables.measure, minutes=3, libraries=("deltalake", "pyiceberg")),
     "table_commits": Part(measure=table_commits.measure, minutes=25, libraries=("deltalake", "pyiceberg")),
+    "verify": Part(measure=verifying.measure, minutes=2, libraries=("duckdb",)),
     "stores": Part(measure=stores.measure, minutes=6, servers=("s3", "az", "gs", "hdfs")),
     **{
         kind: Part(measure=partial(databases.measure, kind=kind), minutes=minutes, servers=(kind,), jdbc=True, small_batches=True)

@@ -262,4 +262,20 @@ MUTANTS_OF_VERIFY = (
         replace="        if False:\n            raise self._damaged(torn.message",
         tests=("tests/unit/test_run_doctor.py::test_a_log_of_a_source_that_is_torn_is_told_before_spark_is",),
     ),
+    Mutant(
+        bug=17,
+        name="the-last-byte-of-rows-of-one-length-is-not-hashed",
+        file="src/penstock/core/xxh64.py",
+        find="    while place < length:\n",
+        replace="    while place + 1 < length:\n",
+        tests=("tests/unit/test_xxh64.py::test_it_is_that_of_the_library[31-31-5000-True]",),
+    ),
+    Mutant(
+        bug=17,
+        name="rows-of-one-length-are-taken-to-adjoin",
+        file="src/penstock/core/xxh64.py",
+        find="    if len(starts) == 0 or not _adjoin(starts, length):\n",
+        replace="    if len(starts) == 0:\n",
+        tests=("tests/unit/test_xxh64.py::test_it_is_that_of_the_library[31-31-5000-False]",),
+    ),
 )

@@ -25,15 +25,14 @@ import pyarrow.compute as pc
 from penstock.core.model import DIGEST_MODULUS, NEWEST_ROW_DIGEST, RowDigest
 from penstock.core.value_hash import (
     Fold,
-    Places,
     Selected,
-    Words,
     fold_of_dictionary,
     fold_of_values,
     hash_int,
     hash_long,
     is_of_bytes,
 )
+from penstock.core.xxh64 import Places, Words
 
 Valid: TypeAlias = npt.NDArray[np.bool_]
 

@@ -10,23 +10,32 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
-from xxhash import xxh64_intdigest
 
-Words: TypeAlias = npt.NDArray[np.uint64]
-Bytes: TypeAlias = npt.NDArray[np.uint8]
-Places: TypeAlias = npt.NDArray[np.int64]
+from penstock.core.xxh64 import (
+    P1,
+    P2,
+    P3,
+    P4,
+    P5,
+    STRIPE_BYTES,
+    Bytes,
+    Places,
+    Words,
+    finish,
+    hash_bytes,
+    mix_int,
+    mix_long,
+    rotate,
+    words_at,
+)
+
 Selected: TypeAlias = "Places | slice"
 """Which values of a column, one for each seed."""
 Fold: TypeAlias = Callable[[Selected, Words], Words]
 WordHash: TypeAlias = Callable[[Any, Words], Words]
 
-_P1, _P2 = np.uint64(0x9E3779B185EBCA87), np.uint64(0xC2B2AE3D27D4EB4F)
-_P3, _P4 = np.uint64(0x165667B19E3779F9), np.uint64(0x85EBCA77C2B2AE63)
-_P5 = np.uint64(0x27D4EB2F165667C5)
-_INT_BASE, _LONG_BASE = _P5 + np.uint64(4), _P5 + np.uint64(8)
-_LANE_BASES = (np.uint64(0x60EA27EEADC0B5D6), _P2, np.uint64(0), np.uint64(0x61C8864E7A143579))
+_INT_BASE, _LONG_BASE = P5 + np.uint64(4), P5 + np.uint64(8)
 _MAX_LONG_DIGITS = 18
-_STRIPE_BYTES = 32
 _TWO_WORDS = np.dtype((np.uint64, 2))
 
 
@@ -51,47 +60,15 @@ def _fold_of_words(words: npt.NDArray[Any], hash_words: WordHash) -> Fold:
 
 def hash_long(values: Words, seeds: Words) -> Words:
     """Return the hash of each long with its row's seed. A single value is broadcast to all rows."""
-    return _finish(_mix_long(seeds + _LONG_BASE, values))
+    return finish(mix_long(seeds + _LONG_BASE, values))
 
 
 def hash_int(values: npt.NDArray[np.uint32], seeds: Words) -> Words:
     """Return the hash of each 32-bit integer with its row's seed."""
-    return _finish(_mix_int(seeds + _INT_BASE, values.astype(np.uint64)))
+    return finish(mix_int(seeds + _INT_BASE, values.astype(np.uint64)))
 
 
 # --- numbers of fixed width
-
-
-def _rotate(words: Words, bits: int) -> Words:
-    high = words << np.uint64(bits)
-    words >>= np.uint64(64 - bits)
-    high |= words
-    return high
-
-
-def _finish(words: Words) -> Words:
-    words ^= words >> np.uint64(33)
-    words *= _P2
-    words ^= words >> np.uint64(29)
-    words *= _P3
-    words ^= words >> np.uint64(32)
-    return words
-
-
-def _mix_long(state: Words, values: Words) -> Words:
-    state ^= _rotate(values * _P2, 31) * _P1
-    state = _rotate(state, 27)
-    state *= _P1
-    state += _P4
-    return state
-
-
-def _mix_int(state: Words, values: Words) -> Words:
-    state ^= values * _P1
-    state = _rotate(state, 23)
-    state *= _P2
-    state += _P3
-    return state
 
 
 def _values(column: "pa.Array", data_type: npt.DTypeLike) -> npt.NDArray[Any]:
@@ -171,7 +148,7 @@ def _hash_decimals(halves: npt.NDArray[np.uint64], seeds: Words) -> Words:
     rows = np.arange(len(halves))
     needs_sign = ((big_endian[rows, first] ^ signs[:, 0]) & 0x80) != 0
     first = np.where(needs_sign, first - 1, first).astype(np.int64)
-    return _hash_bytes(big_endian.reshape(-1), rows * 16 + first, 16 - first, seeds)
+    return hash_bytes(big_endian.reshape(-1), rows * 16 + first, 16 - first, seeds)
 
 
 # --- bytes of any length
@@ -181,7 +158,7 @@ def _fold_of_bytes(column: "pa.Array") -> Fold:
     if len(column) == 0:
         return lambda _, seeds: seeds
     values, starts, lengths = _byte_ranges(column)
-    return lambda places, seeds: _hash_bytes(values, starts[places], lengths[places], seeds)
+    return lambda places, seeds: hash_bytes(values, starts[places], lengths[places], seeds)
 
 
 def _byte_ranges(column: "pa.Array") -> tuple[Bytes, Places, Places]:
@@ -207,9 +184,9 @@ def fold_of_dictionary(column: "pa.DictionaryArray") -> Fold:
     """Return what hashes the values of a column that `is_of_bytes`, without writing them out one by one."""
     codes = np.asarray(column.indices.fill_null(0) if column.null_count else column.indices)
     data, starts, lengths = _byte_ranges(column.dictionary)
-    if int(lengths.max()) >= _STRIPE_BYTES or len(starts) > len(codes):
-        return lambda places, seeds: _hash_bytes(data, starts[codes[places]], lengths[codes[places]], seeds)
-    steps, first = _steps_of(data, starts, lengths), lengths.astype(np.uint64) + _P5
+    if int(lengths.max()) >= STRIPE_BYTES or len(starts) > len(codes):
+        return lambda places, seeds: hash_bytes(data, starts[codes[places]], lengths[codes[places]], seeds)
+    steps, first = _steps_of(data, starts, lengths), lengths.astype(np.uint64) + P5
     return lambda places, seeds: _hash_by_steps(steps, seeds + first[codes[places]], codes[places])
 
 
@@ -219,15 +196,15 @@ def _steps_of(data: Bytes, starts: Places, lengths: Places) -> "list[_Step]":
     for word in range(3):
         steps.append(_step(lengths >= 8 * (word + 1), starts + 8 * word, data, "<u8", _mixed_long))
     rest = starts + (lengths & -8)
-    steps.append(_step((lengths & 4) != 0, rest, data, "<u4", lambda words: words * _P1))
+    steps.append(_step((lengths & 4) != 0, rest, data, "<u4", lambda words: words * P1))
     rest = rest + (lengths & 4)
     for byte in range(3):
-        steps.append(_step((lengths & 3) > byte, rest + byte, data, "<u1", lambda words: words * _P5))
+        steps.append(_step((lengths & 3) > byte, rest + byte, data, "<u1", lambda words: words * P5))
     return [step for step in steps if step.has is None or step.has.any()]
 
 
 def _mixed_long(words: Words) -> Words:
-    return _rotate(words * _P2, 31) * _P1
+    return rotate(words * P2, 31) * P1
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,115 +219,22 @@ class _Step:
 def _step(has: "npt.NDArray[np.bool_]", places: Places, data: Bytes, kind: str, mixed: Callable[[Words], Words]) -> _Step:
     words = np.zeros(len(has), np.uint64)
     if has.any():
-        words[has] = mixed(_words_at(data, kind, places[has]))
+        words[has] = mixed(words_at(data, kind, places[has]))
     return _Step(None if has.all() else has, words, int(kind[-1]))
 
 
-_AFTER = {8: (27, _P1, _P4), 4: (23, _P2, _P3), 1: (11, _P1, np.uint64(0))}
+_AFTER = {8: (27, P1, P4), 4: (23, P2, P3), 1: (11, P1, np.uint64(0))}
 """Bits to rotate by, factor and summand after a word of so many bytes was folded in."""
 
 
 def _hash_by_steps(steps: "list[_Step]", state: Words, codes: "npt.NDArray[Any]") -> Words:
     for step in steps:
         bits, factor, summand = _AFTER[step.width]
-        folded = _rotate(state ^ step.words[codes], bits)
+        folded = rotate(state ^ step.words[codes], bits)
         folded *= factor
         folded += summand
         state = folded if step.has is None else np.where(step.has[codes], folded, state)
-    return _finish(state)
-
-
-def _hash_bytes(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    """Return XXH64 of `data[start : start + length]` for each row."""
-    return (_hash_one_by_one if _are_few_or_long(lengths) else _hash_together)(data, starts, lengths, seeds)
-
-
-def _are_few_or_long(lengths: Places) -> bool:
-    """Whether a call of the library for each row takes less time than NumPy's steps for all of them.
-
-    There are as many steps as the longest row needs. The factors were measured with 60 to 16,384 rows of 3 to 2,000 bytes.
-    """
-    return len(lengths) < 256 + 4 * int(lengths.max(initial=0)) + int(lengths.sum()) // 128
-
-
-def _hash_one_by_one(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    view, ranges = data.data, zip(starts.tolist(), (starts + lengths).tolist(), seeds.tolist(), strict=True)
-    return np.array([xxh64_intdigest(view[start:end], seed) for start, end, seed in ranges], np.uint64)
-
-
-def _hash_together(data: Bytes, starts: Places, lengths: Places, seeds: Words) -> Words:
-    """Each step runs once, for all rows that are long enough."""
-    order = np.argsort(-lengths, kind="stable") if len(lengths) and int(lengths.max()) >= 8 else None
-    if order is not None:
-        starts, lengths, seeds = starts[order], lengths[order], seeds[order]
-    state = seeds + _P5
-    _stripes(data, starts, lengths, seeds, state)
-    state += lengths.astype(np.uint64)
-    places = starts + (lengths & -32)
-    _whole_words(data, places, starts + lengths, state)
-    places = starts + (lengths & -8)
-    _half_words(data, places, lengths, state)
-    _single_bytes(data, places + (lengths & 4), starts + lengths, state)
-    hashed = _finish(state)
-    if order is None:
-        return hashed
-    unsorted = np.empty_like(hashed)
-    unsorted[order] = hashed
-    return unsorted
-
-
-def _words_at(data: Bytes, data_type: str, places: Places) -> Words:
-    width = int(data_type[-1])
-    anywhere = np.ndarray(shape=(len(data) - width + 1,), dtype=data_type, buffer=data, strides=(1,))
-    return anywhere[places].astype(np.uint64)
-
-
-def at_least(lengths: Places, length: int) -> int:
-    """Return how many of `lengths`, which are in descending order, are at least `length`."""
-    return len(lengths) - int(np.searchsorted(lengths[::-1], length, side="left"))
-
-
-def _stripes(data: Bytes, starts: Places, lengths: Places, seeds: Words, state: Words) -> None:
-    count = at_least(lengths, 32) if len(lengths) and int(lengths[0]) >= 32 else 0
-    if count == 0:
-        return
-    lanes = [seeds[:count] + base for base in _LANE_BASES]
-    for stripe in range(int(lengths[0]) // 32):
-        active = at_least(lengths[:count], 32 * (stripe + 1))
-        for lane in range(4):
-            words = _words_at(data, "<u8", starts[:active] + (32 * stripe + 8 * lane))
-            lanes[lane][:active] = _rotate(lanes[lane][:active] + words * _P2, 31) * _P1
-    merged: Words = np.zeros(count, np.uint64)
-    for state_of_lane, bits in zip(lanes, (1, 7, 12, 18), strict=True):
-        merged += _rotate(state_of_lane.copy(), bits)
-    for state_of_lane in lanes:
-        merged ^= _rotate(state_of_lane * _P2, 31) * _P1
-        merged *= _P1
-        merged += _P4
-    state[:count] = merged
-
-
-def _whole_words(data: Bytes, places: Places, ends: Places, state: Words) -> None:
-    for word in range(3):
-        active = np.flatnonzero(places + 8 * (word + 1) <= ends)
-        if len(active) == 0:
-            return
-        state[active] = _mix_long(state[active], _words_at(data, "<u8", places[active] + 8 * word))
-
-
-def _half_words(data: Bytes, places: Places, lengths: Places, state: Words) -> None:
-    active = np.flatnonzero(lengths & 4)
-    if len(active):
-        state[active] = _mix_int(state[active], _words_at(data, "<u4", places[active]))
-
-
-def _single_bytes(data: Bytes, places: Places, ends: Places, state: Words) -> None:
-    for step in range(3):
-        active = np.flatnonzero(places + step < ends)
-        if len(active) == 0:
-            return
-        mixed = state[active] ^ (data[places[active] + step].astype(np.uint64) * _P5)
-        state[active] = _rotate(mixed, 11) * _P1
+    return finish(state)
 
 
 _types = pa.types
