@@ -7,7 +7,7 @@ import json
 import re
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import replace
 from email.utils import formatdate
@@ -26,10 +26,12 @@ from tests.conformance.http_rig import (
     RecordRig,
     endpoint,
 )
+from tests.conformance.in_tasks import run_in_turn
 from tests.unit.in_tasks import Tasks
 
 from penstock.core import faults
 from penstock.core.model import SinkName
+from penstock.core.publish_task import Answer, PublishTask
 from penstock.errors import ContentConflict, Failed, OutcomeUnknown, PenstockError, PublishFailed, Retryable, Usage
 from penstock.sink.http.client import KEY_HEADER, Client, Endpoint
 from penstock.sink.http.layout import Layout
@@ -184,6 +186,22 @@ def test_a_task_that_sends_less_than_was_decided_is_told(tmp_path: Path) -> None
         shown = decided(bench, sink)
         with pytest.raises(ContentConflict, match="has 100 rows, the spool 99"):
             sink.publish(shown.publication)
+
+
+def test_a_batch_that_another_driver_posted_and_removed_meanwhile_is_not_lost(tmp_path: Path) -> None:
+    with endpoint() as (url, received), closing(Bench(LanesInTasksRig(tmp_path, url))) as bench:
+        sink, other = bench.sink(), bench.sink()
+        other.publish_by(None)
+        shown = decided(bench, sink)
+
+        def behind_the_other(tasks: Sequence[PublishTask]) -> Sequence[Answer]:
+            other.publish(shown.publication)
+            return run_in_turn(tasks)
+
+        sink.publish_by(behind_the_other)
+        assert sink.publish(shown.publication).already
+        bench.require_shown(shown)
+        assert received.repeated == 0
 
 
 def test_a_task_that_sees_another_directory_posts_nothing(tmp_path: Path) -> None:

@@ -95,6 +95,6 @@ MUTANTS_OF_HTTP = (
         file=SINK,
         find="                    if not self._marks(publication).shows(publication):\n",
         replace="                    if True:\n",
-        tests=(f"{OF_HTTP}::TestHttpInTasksCrashes::test_publishers_in_processes",),
+        tests=(f"{OF_HTTP}::test_a_batch_that_another_driver_posted_and_removed_meanwhile_is_not_lost",),
     ),
 )
