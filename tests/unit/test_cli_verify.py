@@ -32,12 +32,8 @@ def test_verify_in_the_shape_of_the_interface() -> None:
     removed = Removed(
         totals={LAKE: {AccountName("EWR"): Totals(rows=4, files=2)}}, position=Position(30), accepted_at_ms=1_767_225_600_000
     )
-    found = Verification(
-        sinks={LAKE: report(found_rows=9, problems=(lost,))},
-        batches={Position(41): BatchId(7)},
-        unsettled=BatchId(8),
-        removed=removed,
-    )
+    lake, at = report(found_rows=9, problems=(lost,)), {Position(41): BatchId(7)}
+    found = Verification(sinks={LAKE: lake}, batches=at, unsettled=BatchId(8), removed=removed)
     assert json.loads(json_line(fields_of(found))) == {
         "ok": False,
         "sinks": {

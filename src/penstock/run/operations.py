@@ -121,8 +121,8 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
     """Read every row of every sink (or of one) and compare with the ledger. Works beside a running driver, too.
 
     Each sink is compared as of one position of the ledger; what is newer than that is left out. With `since` only what was
-    decided after that batch is read, by sinks that can. Raises Failed if the ledger does not retain it, and what the first sink
-    raised if none could be compared.
+    decided after that batch is read, by sinks that can. Raises Failed if the ledger does not retain it, and the error of a
+    sink if none could be compared.
     """
     from penstock.run.row_counts import row_counts
 
@@ -132,20 +132,7 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
         after = None if since is None else _retained(ledger, since)
         use_row_digest(chosen, tail)
         use_tables(chosen, tail)
-        found, errors = dict[SinkName, SinkReport](), dict[SinkName, PenstockError]()
-        for each in chosen:
-            with closing(each):
-                decisions = LedgerDecisions(ledger, each.name, tail=tail)
-                try:
-                    if after is None:
-                        found[each.name] = verify_sink(each, decisions, sleep=time.sleep)
-                    else:
-                        last = publication_of(after, each.name, ledger_id=after.summary.ledger_id)
-                        found[each.name] = verify_sink_since(each, decisions, last, sleep=time.sleep)
-                except PenstockError as error:
-                    if len(errors) + 1 == len(chosen):
-                        raise
-                    errors[each.name] = error
+        found, errors = _reports(chosen, ledger, tail, after)
         return Verification(
             sinks=found,
             errors=errors,
@@ -165,6 +152,27 @@ def verify(plan: DeliveryPlan, *, sink: SinkName | None = None, since: BatchId |
                 ledger, [each for each in chosen if each.name in found and not found[each.name].ok], plan=plan
             ),
         )
+
+
+def _reports(
+    chosen: Sequence[Sink], ledger: Ledger, tail: Entry | None, after: Entry | None
+) -> tuple[Mapping[SinkName, SinkReport], Mapping[SinkName, PenstockError]]:
+    """Return the reports of the sinks, and the errors of those that could not be compared. Raises the last one if none could."""
+    found, errors = dict[SinkName, SinkReport](), dict[SinkName, PenstockError]()
+    for each in chosen:
+        decisions = LedgerDecisions(ledger, each.name, tail=tail)
+        try:
+            with closing(each):
+                if after is None:
+                    found[each.name] = verify_sink(each, decisions, sleep=time.sleep)
+                else:
+                    last = publication_of(after, each.name, ledger_id=after.summary.ledger_id)
+                    found[each.name] = verify_sink_since(each, decisions, last, sleep=time.sleep)
+        except PenstockError as error:
+            errors[each.name] = error
+            if len(errors) == len(chosen):
+                raise
+    return found, errors
 
 
 def _other_ledger(ledger: Ledger, differing: Sequence[Sink], *, plan: DeliveryPlan) -> str | None:

@@ -17,9 +17,9 @@ def end_upkeep_of_state() -> None:
     Called before a checkpoint is set back. Spark's maintenance goes on when a query has ended, and its snapshot of a batch that
     was taken back would stand for the batch that comes in its place. Spark begins it again with the next query.
     """
-    session = _session()
-    if session is not None:
-        with suppress(Exception):  # a session that has ended, or is of Spark Connect, keeps no state here
+    session, java = _session(), sys.modules.get("py4j.protocol")
+    if session is not None and java is not None:
+        with suppress(java.Py4JError, AttributeError):  # a session that has ended, or is of Spark Connect, keeps no state here
             stores = getattr(session._jvm.org.apache.spark.sql.execution.streaming.state, "StateStore$")
             getattr(stores, "MODULE$").stop()
 

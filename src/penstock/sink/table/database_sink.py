@@ -209,6 +209,9 @@ class DatabaseSink(TableSink, Generic[C]):
     def _shown(self, connection: C, marker: TableMarker) -> Totals:
         if self._existing_table(connection) is None:
             raise NotStoredError("it is gone")
+        return self._shown_rows(connection, marker)
+
+    def _shown_rows(self, connection: C, marker: TableMarker) -> Totals:
         if marker.write == MERGE:
             return marker.before + marker.after  # only the user knows which rows are there
         return marker.before if marker.schema is None else self._content(connection, marker.schema)

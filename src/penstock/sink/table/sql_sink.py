@@ -113,8 +113,7 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
     # --- as `DatabaseSink`
 
     def _existing_table(self, connection: C) -> tuple[str, bool] | None:
-        table_schema = self._table_schema(connection)
-        if table_schema is None:
+        if (table_schema := self._table_schema(connection)) is None:
             return None
         what = f"{table_schema.kind} {self._target.table} with {len(table_schema.columns)} columns"
         return what, table_schema.kind.endswith("table")
@@ -164,12 +163,13 @@ class CatalogSink(DatabaseSink[C], Generic[C, T]):
 
     def _shown(self, connection: C, marker: TableMarker) -> Totals:
         table_schema = self._table_schema(connection)
-        if table_schema is not None and marker.schema is not None and marker.write != MERGE:
-            ours = table_columns(arrow_schema(marker.schema), self._target).names
-            lost = [name for name in ours if table_schema.fold(name) not in table_schema.by_name]
-            if lost:
-                raise NotStoredError(f"it has no column {', '.join(map(repr, lost))} any more")
-        return super()._shown(connection, marker)
+        if table_schema is None:
+            raise NotStoredError("it is gone")
+        ours = None if marker.write == MERGE or marker.schema is None else arrow_schema(marker.schema)
+        names = () if ours is None else table_columns(ours, self._target).names
+        if lost := [name for name in names if table_schema.fold(name) not in table_schema.by_name]:
+            raise NotStoredError(f"it has no column {', '.join(map(repr, lost))} any more")
+        return self._shown_rows(connection, marker)
 
     def _content_there(self, connection: C, table_schema: T | None, schema: str) -> Totals:
         """Return what the table holds in those columns of `schema` that it has: one that a start adds is NULL in each row."""
