@@ -293,6 +293,16 @@ OTHER_MISTAKES = [
         "Put the value in quotes if it is meant as text.",
     ),
     (
+        TOP.replace("home: ./state", "home:") + SOURCES + SINKS,
+        "f.yaml:2: home should be text, found nothing.",
+        "Give it a value, or take the key out.",
+    ),
+    (
+        TOP + SOURCES.replace("rate", "csv, path: [./a, ./b]") + SINKS,
+        "f.yaml:4: sources.flights.path should be text, found a list.",
+        "Write one text behind the key.",
+    ),
+    (
         TOP + SOURCES + SINKS + "transform:\n  sql: SELECT ${NOPE}\n",
         "f.yaml:11: transform.sql needs the environment variable NOPE, which is not set.",
         "Set NOPE, or write ${NOPE:-default}.",
@@ -415,6 +425,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "--set trigger.processing_tim: trigger.processing_tim is not a known key.",
             "Did you mean processing_time? The keys here are: processing_time, available_now, once, continuous, real_time.",
         ),
+        ("chekpoint.url=1", "--set chekpoint.url: chekpoint is not a known key.", "Did you mean checkpoint?"),
         ("home", "--set should be key=value, found a text without =.", "Write it like --set trigger.processing_time=10s."),
         ("a..b=1", "--set should be key=value, found the key 'a..b'.", "Write it like --set trigger.processing_time=10s."),
         ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),
