@@ -221,7 +221,7 @@ SINK_MISTAKES = [
     (
         "sinks:\n  lake: parquet\n",
         "f.yaml:6: sinks.lake should be a mapping, found the text 'parquet'.",
-        "Write it as key: value lines, indented below the key.",
+        "Write it as {key: value}, or as key: value lines, indented below the key.",
     ),
     ("sinks: {}\n", "f.yaml:5: sinks is empty.", "Give it a value."),
     (

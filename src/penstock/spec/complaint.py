@@ -88,7 +88,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _REMEDIES: Final[Mapping[str, str]] = {
     "text": "Put the value in quotes if it is meant as text.",
     "a list": "Write it as [a, b] or as lines that start with a hyphen.",
-    "a mapping": "Write it as key: value lines, indented below the key.",
+    "a mapping": "Write it as {key: value}, or as key: value lines, indented below the key.",
 }
 _FOLLOWS_ANOTHER = frozenset({"default_factory_not_called"})
 
