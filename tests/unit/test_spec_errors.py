@@ -293,16 +293,6 @@ OTHER_MISTAKES = [
         "Put the value in quotes if it is meant as text.",
     ),
     (
-        TOP.replace("home: ./state", "home:") + SOURCES + SINKS,
-        "f.yaml:2: home should be text, found nothing.",
-        "Give it a value, or take the key out.",
-    ),
-    (
-        TOP + SOURCES.replace("rate", "csv, path: [./a, ./b]") + SINKS,
-        "f.yaml:4: sources.flights.path should be text, found a list.",
-        "Write one text behind the key.",
-    ),
-    (
         TOP + SOURCES + SINKS + "transform:\n  sql: SELECT ${NOPE}\n",
         "f.yaml:11: transform.sql needs the environment variable NOPE, which is not set.",
         "Set NOPE, or write ${NOPE:-default}.",
