@@ -228,6 +228,14 @@ def test_batches_come_in_their_order(tmp_path: Path) -> None:
     assert numbers(world.lacking(2)) == [2]
 
 
+def test_a_batch_that_was_not_decided_is_no_begin(tmp_path: Path) -> None:
+    """The sink was said to lack nothing."""
+    world = World(tmp_path)
+    assert numbers(world.lacking(2)) == [2]
+    with pytest.raises(Refused, match="Batch 3 was not delivered: the ledger has decided batches up to 2"):
+        world.lacking(3)
+
+
 def test_what_the_ledger_does_not_tell_is_counted(tmp_path: Path) -> None:
     world = World(tmp_path)
     with closing(ledger_of(world.both)) as ledger:

@@ -71,13 +71,23 @@ def test_a_batch_with_other_offsets_is_refused_while_a_sink_is_ahead(bench: Benc
     coordinator = bench.opened()
     other = Batch(query_id=batch_of(2).query_id, batch_id=BatchId(2), offsets=(offsets("2", "9"),))
     with pytest.raises(
-        OffsetsConflict, match=r"Sink 'table' kept batch 2 .* with other offsets: events 2..9, expected events 2..3"
+        OffsetsConflict, match=r"Sink 'table' kept batch 2 .* with other offsets or files: events 2..9, expected events 2..3"
     ):
         coordinator.deliver(other, bench.stage(other))
     coordinator = bench.coordinator(sinks=bench.sinks()[:1])  # the way out
     coordinator.open(OPENED)
     coordinator.deliver(other, bench.stage(other))
     assert coordinator.summary.next_batch_id == 3
+
+
+def test_other_files_under_the_same_offsets_are_told_apart(bench: Bench) -> None:
+    """Offsets of files only count the entries of a log: both sides of the refusal read alike."""
+    rewind(bench, 1, TABLE)
+    coordinator = bench.opened()
+    planned = replace(batch_of(2).offsets[0], content="0123456789abcdef")
+    other = replace(batch_of(2), offsets=(planned,))
+    with pytest.raises(OffsetsConflict, match=r"events 2..3 \(content 0123456789ab\), expected events 2..3\."):
+        coordinator.deliver(other, bench.stage(other))
 
 
 class TestAdoption:

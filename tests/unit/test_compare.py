@@ -60,6 +60,13 @@ def test_equal_contents(tmp_path: Path) -> None:
     assert "Batches 0 to 1 of a and b." in compare(tmp_path).out
 
 
+def test_a_pipeline_that_has_not_run_has_no_batch_in_common(tmp_path: Path) -> None:
+    deliver(tmp_path, "a", {0: [1, 2]})
+    (tmp_path / "b.yaml").write_text(FILE.format(name="b", sink="lake"))
+    ended = compare(tmp_path)
+    assert (ended.code, ended.out.strip()) == (0, "a and b have no batch in common.")
+
+
 def test_batches_that_differ_and_their_rows(tmp_path: Path) -> None:
     deliver(tmp_path, "a", {0: [1, 2], 1: [3, 4, 4], 2: [], 3: [7]})
     deliver(tmp_path, "b", {0: [1, 2], 1: [3, 5], 2: [6], 3: [7]}, sink="shadow")

@@ -253,6 +253,29 @@ def test_a_table_that_does_not_fit(target, case):
         table.sink()
 
 
+def test_a_column_that_somebody_altered_is_told_by_both_types(target):
+    """Arrow names a function of its own there."""
+    table = target(schema=spark_schema(id="long", name="double"))
+    sink = table.sink()
+    table.put(sink, [(1, 0.5)], batch_id=0)
+    table.sql("ALTER TABLE t ALTER name TYPE VARCHAR")
+    (problem,) = table.verify(sink).problems
+    assert problem.message == "Table 't': column 'name': expected values of type double, found string."
+
+
+def test_a_column_that_somebody_altered_is_altered_back_as_the_refusal_says(target):
+    """A cast of the rows to the column's type would be refused in turn: it is not the type that was published."""
+    table = target(schema=spark_schema(id="long", name="double"))
+    sink = table.sink()
+    shown = table.put(sink, [(1, 0.5)], batch_id=0)
+    table.sql("ALTER TABLE t ALTER name TYPE VARCHAR")
+    with pytest.raises(Refused, match="is VARCHAR") as refused:
+        table.sink()
+    assert refused.value.remedy.startswith("If somebody altered the column since rows were published there")
+    table.sql(refused.value.remedy.partition("run `")[2].partition("`")[0])
+    assert table.verify(table.sink(), ledger=[shown]).ok
+
+
 def test_the_statement_that_makes_a_missing_key_works_as_it_is_shown(target):
     table = target(**BY_ID)
     table.sql("CREATE TABLE t (id BIGINT, name VARCHAR)")

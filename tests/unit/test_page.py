@@ -181,6 +181,7 @@ def test_the_command_writes_it(shop: Watched, tmp_path: Path, capsys: pytest.Cap
     ("words", "code", "error"),
     [
         (("shop.yaml", "-o", "nowhere/r.html"), 1, "The report cannot be written to nowhere/r.html: No such file or directory."),
+        (("shop.yaml", "-o", "."), 2, "error: . is a directory, and the report is a file.\nName a file in it: -o report.html"),
         (("shop.yaml", "shop.yaml", "-o", "r.html"), 2, "2 files are of the pipeline 'shop'"),
         (("shop.yaml",), 2, "Missing option '--output' / '-o'"),
     ],

@@ -202,9 +202,9 @@ def test_a_full_disk_is_told_plainly() -> None:
 
     full = OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     assert problem_of(full).reason == "the disk is full"
-    with pytest.raises(PublishFailed) as failed, publishing("Publishing x"):
+    with pytest.raises(PublishFailed) as failed, publishing("Claiming x"):  # before anything may be decided
         raise full
-    assert "the next start publishes it" in failed.value.remedy
+    assert failed.value.remedy.endswith("start again: what is decided stays decided, and the next start publishes it.")
 
 
 @pytest.mark.parametrize("column", ["place", "nested"])

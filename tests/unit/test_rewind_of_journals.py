@@ -168,3 +168,21 @@ class TestForks:
             with pytest.raises(InputLost, match="cannot go on behind batch 3: gone are events 40 to"):
                 self.fork(world, other, yes=yes)
         assert registration_of(STORAGE, world.journal("a"), "shadow/web") is None
+
+    def test_places_that_a_lost_ledger_filled_refuse_it_without_yes_too(
+        self, world: PushedWorld, other: penstock.Pipeline
+    ) -> None:
+        self.fork(world, other)
+        checkpoint = world.root / "shadow" / "checkpoint"
+        of_fork = (checkpoint / "metadata").read_text()
+        run = Run(other.plan, checkpoint)
+        run.write("metadata", of_fork)
+        with closing(run.runtime):
+            run.write("offsets/4", f"v1\n{{}}\n{json.dumps({id_of(world.journal('a')): [0, 40]})}")
+            run.deliver(4)
+        (world.root / "shadow").rename(world.root / "lost")
+        (world.root / "shadow").mkdir()
+        (world.root / "lost" / "lake").rename(world.root / "shadow" / "lake")
+        for yes in (False, True):
+            with pytest.raises(Refused, match="another ledger, or an older copy, is in its place"):
+                self.fork(world, other, yes=yes)

@@ -246,6 +246,17 @@ def test_a_torn_plan_of_the_first_batch_is_planned_anew(tmp_path: Path) -> None:
     assert verify(plan).ok
 
 
+def test_a_start_that_refuses_a_torn_checkpoint_names_the_repair(world: World) -> None:
+    driver = world.driver()
+    driver.plan(4)
+    damaged(world, "torn metadata")
+    with pytest.raises(CheckpointDamaged, match="metadata is not JSON") as refused:
+        driver.deliver(4)
+    assert refused.value.remedy.startswith("`penstock checkpoint repair` repairs it, or says why it cannot. Otherwise restore")
+    assert repair_checkpoint(world.plan, query_id=None, yes=True).done
+    assert not world.driver().deliver(4).already
+
+
 def test_before_the_first_decision_what_cannot_be_repaired_is_begun_anew(tmp_path: Path) -> None:
     driver = began(tmp_path)
     (driver.root / "metadata").write_text('{"id":"5f0')

@@ -80,6 +80,14 @@ def test_two_drivers_that_meet_in_the_checkpoint_are_recognised(tmp_path: Path, 
     assert isinstance(error_from_query(said, checkpoint=SparkCheckpoint(tmp_path)), Fenced)
 
 
+def test_a_checksum_that_was_left_behind_is_not_taken_for_another_driver(tmp_path: Path) -> None:
+    """Spark says the same of both: `commits/2` was removed by hand, and `.2.crc` is still there."""
+    said = open_on(MemoryStore(), tmp_path).diagnose(Fenced("Two runs.", remedy="Keep one."))
+    assert isinstance(said, Retryable)
+    assert said.message.endswith("and is fenced now; or an entry was removed, and not its checksum.")
+    assert said.remedy.startswith("Start again: nothing was lost. If it ends so again, `penstock checkpoint repair`")
+
+
 class Streaming:
     """Stands for Spark's query."""
 

@@ -221,7 +221,7 @@ SINK_MISTAKES = [
     (
         "sinks:\n  lake: parquet\n",
         "f.yaml:6: sinks.lake should be a mapping, found the text 'parquet'.",
-        "Write it as key: value lines, indented below the key.",
+        "Write it as {key: value}, or as key: value lines, indented below the key.",
     ),
     ("sinks: {}\n", "f.yaml:5: sinks is empty.", "Give it a value."),
     (
@@ -415,6 +415,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "--set trigger.processing_tim: trigger.processing_tim is not a known key.",
             "Did you mean processing_time? The keys here are: processing_time, available_now, once, continuous, real_time.",
         ),
+        ("chekpoint.url=1", "--set chekpoint.url: chekpoint is not a known key.", "Did you mean checkpoint?"),
         ("home", "--set should be key=value, found a text without =.", "Write it like --set trigger.processing_time=10s."),
         ("a..b=1", "--set should be key=value, found the key 'a..b'.", "Write it like --set trigger.processing_time=10s."),
         ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),

@@ -159,7 +159,7 @@ ICEBERG = ("type: iceberg", "catalog: 'sqlite:///c.db'", "table: shop.orders", "
         (
             lake("type: delta", "path: ./t", "maintenance: true"),
             "f.yaml:9: sinks.lake.maintenance should be a mapping, found true.",
-            "Write it as key: value lines, indented below the key.",
+            "Write it as {key: value}, or as key: value lines, indented below the key.",
         ),
         (
             lake("type: delta", "path: ./t", "maintenance: {compact: true, every: often}"),

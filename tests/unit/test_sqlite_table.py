@@ -173,8 +173,18 @@ def test_a_column_that_the_rows_do_not_fit_is_told_with_a_cast_that_fits(target)
     with pytest.raises(Refused) as refused:
         table.sink()
     assert (
-        "Cast the column in the transform, or in `select` of the sink, as in `CAST(id AS DOUBLE) AS id`." in refused.value.remedy
+        "Else cast the column in the transform, or in `select` of the sink, as in `CAST(id AS DOUBLE) AS id`."
+        in refused.value.remedy
     )
+
+
+def test_a_column_of_texts_is_told_with_a_cast_to_text(target):
+    """SQLite keeps times as texts, too, and nobody casts a number to a time."""
+    table = target()
+    table.sql("CREATE TABLE t (id TEXT, name TEXT)")
+    with pytest.raises(Refused) as refused:
+        table.sink()
+    assert "`CAST(id AS STRING) AS id`" in refused.value.remedy
 
 
 def test_a_column_that_the_table_lacks_can_be_left_out(target):

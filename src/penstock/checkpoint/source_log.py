@@ -99,7 +99,7 @@ class SourceLog:
     def _damaged(self, what: str) -> CheckpointDamaged:
         return CheckpointDamaged(
             f"The file source's log {self._files.location}/{self._folder} {what}.",
-            remedy="Run `penstock checkpoint inspect` on the checkpoint; restore the directory from a copy.",
+            remedy="`penstock checkpoint repair` repairs it, or says why it cannot. Otherwise restore the directory from a copy.",
         )
 
 

@@ -22,7 +22,7 @@ from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, SourcesChanged
 
-_RESTORE = "Run `penstock checkpoint inspect` on it; restore the directory from a copy."
+_RESTORE = "`penstock checkpoint repair` repairs it, or says why it cannot. Otherwise restore the directory from a copy."
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,6 +1,7 @@
 """`penstock report`: the page of one or several pipelines as one file, without Spark and without a server."""
 
 import time
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated
 
@@ -10,7 +11,7 @@ from penstock.cli.metrics import require_told_apart
 from penstock.cli.opening import Json, OverridesOfEach, pipeline
 from penstock.cli.output import show
 from penstock.core.model import new_nonce
-from penstock.errors import Failed
+from penstock.errors import Failed, Usage
 from penstock.support import formatting
 
 
@@ -37,12 +38,16 @@ def report(
 
 
 def _write(path: Path, page: bytes) -> None:
-    """Put the page in place whole: somebody may be reading the one before. Raises Failed."""
+    """Put the page in place whole: somebody may be reading the one before. Raises Usage, Failed."""
+    if path.is_dir():
+        raise Usage(f"{path} is a directory, and the report is a file.", remedy=f"Name a file in it: -o {path / 'report.html'}")
     partial = path.with_name(f".{path.name}-{new_nonce()}")
     try:
         partial.write_bytes(page)
         partial.replace(path)
     except OSError as cause:
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
         raise Failed(
             f"The report cannot be written to {path}: {cause.strerror}.",
             remedy="Give a path in a directory that exists and can be written to, such as -o report.html",

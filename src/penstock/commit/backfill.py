@@ -61,7 +61,7 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
     """Return what `sink` lacks from batch `from_batch` on (None: from the first one). Reads every retained entry.
 
     If a backfill of the sink has begun and not ended, it goes on where it is. Raises Refused if `from_batch` names batches before
-    those that the sink was given, since batches come in their order, or would leave some of the others out.
+    those that the sink was given, since batches come in their order, would leave some of the others out, or was not decided.
     """
     tail = ledger.tail()
     range_ = _Range.of(ledger, sink, progress=None if tail is None else tail.summary.backfills.get(sink))
@@ -75,6 +75,8 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
     entries = tuple(filter(range_.is_lacking, decided))
     if begun and from_batch is not None:
         _require_no_gap(sink, entries, from_batch)
+    elif from_batch is not None:
+        _require_decided(tail, from_batch)
     return LackingBatches(
         sink=sink,
         entries=entries,
@@ -86,6 +88,16 @@ def lacking_batches(ledger: Ledger, sink: SinkName, *, from_batch: BatchId | Non
         earlier=sum(map(range_.is_lacking, filter(range_.is_behind, range_.before))) if is_whole else 0,
         begun=begun,
     )
+
+
+def _require_decided(tail: Entry | None, from_batch: BatchId) -> None:
+    """Raise Refused if the present checkpoint has not come to `from_batch`: the sink would seem to have everything."""
+    following = None if tail is None else tail.summary.next_batch_id
+    if following and from_batch >= following:  # 0 is the first batch of a new checkpoint, and older ones may be meant
+        raise Refused(
+            f"Batch {from_batch} was not delivered: the ledger has decided batches up to {following - 1}.",
+            remedy="Name a batch that `penstock history FILE` lists.",
+        )
 
 
 def _require_no_gap(sink: SinkName, entries: Sequence[Entry], from_batch: BatchId) -> None:

@@ -76,8 +76,8 @@ def _the_same(batch: Batch, decided: Decision | None) -> Decision:
     batch = with_names_of(batch, decided.batch)
     if _by_source(decided.batch) != _by_source(batch):
         raise OffsetsConflict(
-            f"Spark runs batch {batch.batch_id} with {_describe(batch.offsets)}, "
-            f"but that batch was decided with {_describe(decided.batch.offsets)}.",
+            f"Spark runs batch {batch.batch_id} with {described_offsets(batch.offsets)}, "
+            f"but that batch was decided with {described_offsets(decided.batch.offsets)}.",
             remedy="The checkpoint is an older copy or another one: put the newest one back, or accept with `penstock adopt`.",
         )
     return decided
@@ -110,7 +110,8 @@ def _show(offsets: Mapping[SourceName, str | None]) -> str:
     return ", ".join(f"{source}={offset}" for source, offset in offsets.items()) or "no source"
 
 
-def _describe(offsets: tuple[OffsetRange, ...]) -> str:
+def described_offsets(offsets: tuple[OffsetRange, ...]) -> str:
+    """Return the offsets with what tells batches apart that have the same ones: of files, their fingerprint."""
     return ", ".join(
         f"{item.source} {item.start}..{item.end}" + (f" (content {item.content[:12]})" if item.content else "")
         for item in offsets

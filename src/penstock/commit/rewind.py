@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, runtime_checkable
 
+from penstock.commit.identity import described_offsets
 from penstock.commit.publication import decision_in, publications, sinks_apart, standing
 from penstock.commit.removal import removal_acts
 from penstock.commit.summary import FOR_EVER, after_rewind
@@ -255,8 +256,8 @@ def require_repeated(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], l
         )
     if kept != batch:
         raise OffsetsConflict(
-            f"Sink {sink!r} kept batch {number} when the pipeline was rewound, but Spark now plans it with other offsets: "
-            f"{_ends(batch)}, expected {_ends(kept)}.",
+            f"Sink {sink!r} kept batch {number} when the pipeline was rewound, but Spark now plans it with other offsets or "
+            f"files: {described_offsets(batch.offsets)}, expected {described_offsets(kept.offsets)}.",
             remedy="Have Spark plan as before (the source's limit for each trigger), and rewind again; or take sink "
             f"{sink!r} out of the pipeline.",
         )
@@ -275,7 +276,3 @@ def sinks_astray(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledge
 def _kept_batch(number: BatchId, ledger: Ledger) -> Batch | None:
     decisions = (decision_in(entry) for entry in ledger.newest_first() if isinstance(entry.body, Decided))
     return next((decision.batch for decision in decisions if decision.batch.batch_id == number), None)
-
-
-def _ends(batch: Batch) -> str:
-    return ", ".join(f"{each.source} {each.start}..{each.end}" for each in batch.offsets)

@@ -87,7 +87,7 @@ def compare(
     """Do what `Pipeline.compare` describes. Reads the ledgers alone, and with `show_rows` files of batches that differ."""
     chosen = pairs or _common(first, second)
     one, other = (_Decisions.of(plan) for plan in (first, second))
-    if one.row_digest != other.row_digest:
+    if one.row_digest and other.row_digest and one.row_digest != other.row_digest:
         raise Refused(
             f"The ledger of {first.pipeline!r} hashes rows by {one.row_digest}, and that of {second.pipeline!r} by "
             f"{other.row_digest}.",
@@ -144,6 +144,7 @@ class _Decisions:
     batches: Mapping[BatchId, Decision]
     given: Mapping[tuple[BatchId, SinkName], Totals]
     row_digest: str
+    """Empty where the ledger is."""
 
     @classmethod
     def of(cls, plan: DeliveryPlan) -> "_Decisions":

@@ -249,8 +249,9 @@ class OpenDelivery:
         if not isinstance(error, Fenced):
             return with_way_out(error, self.coordinator.summary, self._runtime.checkpoint)
         return Retryable(
-            f"An older run wrote to the checkpoint {self._runtime.checkpoint.location} at the same time; now it is fenced.",
-            remedy="Start again: nothing was lost.",
+            f"Something that Spark was about to write is in the checkpoint {self._runtime.checkpoint.location} already: an older "
+            "run wrote there at the same time, and is fenced now; or an entry was removed, and not its checksum.",
+            remedy="Start again: nothing was lost. If it ends so again, `penstock checkpoint repair` removes such checksums.",
         )
 
     def drain(self, *, grace_s: float) -> bool:

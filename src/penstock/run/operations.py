@@ -34,7 +34,7 @@ from penstock.core.model import (
     SinkTotals,
     Summary,
 )
-from penstock.errors import Failed, LedgerMismatch, PenstockError, Refused, Usage
+from penstock.errors import Failed, PenstockError, Refused, Usage
 from penstock.observe.history import HistoryRow, history
 from penstock.observe.status import unsettled_batch
 from penstock.protocols import HasMarker, Ledger, Sink
@@ -265,7 +265,7 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
         if not adoption.needed:
             return adoption
         if not yes:
-            _require_own_places(runtime)  # else the act would be announced that `yes` refuses
+            require_own_places(runtime)  # else the act would be announced that `yes` refuses
             return adoption
         with coordinating(runtime) as coordinator:
             prepare(runtime, schema=None)
@@ -277,15 +277,18 @@ def adopt(plan: DeliveryPlan, *, reason: str, yes: bool, txn_app_id: str | None 
         return replace(adoption, done=adoption.needed)
 
 
-def _require_own_places(runtime: Runtime) -> None:
-    """Raise LedgerMismatch if another ledger staged or filled a place, without preparing any. Places that do not tell pass."""
+def require_own_places(runtime: Runtime) -> None:
+    """Raise Refused if another ledger or pipeline staged in a place or filled it, without preparing any.
+
+    Places that do not tell pass.
+    """
     tail = runtime.ledger.tail()
     apart = frozenset[SinkName]() if tail is None else sinks_apart(tail.summary)
     for sink in (sink for sink in runtime.sinks if sink.name not in apart):
         try:
             require_own_staging(runtime.ledger, [sink], pipeline=runtime.pipeline)
             require_decided(runtime.ledger, (sink,), pipeline=runtime.pipeline, markers={})
-        except LedgerMismatch:
+        except Refused:
             raise
         except PenstockError:  # the act itself says what is wrong there
             continue

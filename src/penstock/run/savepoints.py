@@ -34,7 +34,7 @@ from penstock.errors import (
 )
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of
-from penstock.run.operations import coordinating
+from penstock.run.operations import coordinating, require_own_places
 from penstock.run.rewind import CheckpointWay, Rewind, rewind
 from penstock.run.runtime import opened_by_this_process, prepare
 from penstock.source.journal.journals import Needed, journals_of
@@ -103,7 +103,8 @@ def create(plan: DeliveryPlan, name: str, place: Files) -> CreatedSavepoint:
     checkpoint = checkpoint_of(plan)
     if not checkpoint.exists():
         raise CheckpointMissing(
-            f"There is no checkpoint {checkpoint.location} to make a savepoint of.", remedy="Start the pipeline first."
+            f"There is no checkpoint {checkpoint.location} to make a savepoint of.",
+            remedy="Start the pipeline first: the start makes a checkpoint, or says what to do where one was lost.",
         )
     if not is_blob(place.location):
         with translate_os_errors(Failed, f"The directory {place.location} could not be created", then=", then try again."):
@@ -222,6 +223,8 @@ def fork(pipeline: "PipelineActs", name: str, other: "PipelineActs", place: File
     _require_free(target.files, (query_id, savepoint.point.query_id) if is_adopted else ())
     needed = _events_needed(plan, saved.Below(place, f"{name}/checkpoint"), savepoint.point.batch_id)
     if not yes:
+        with closing(assemble(plan)) as runtime:
+            require_own_places(runtime)  # else the act would be announced that `yes` refuses
         return forked
     with _HOLD.around():
         _hold_events(plan, needed)

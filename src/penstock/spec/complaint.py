@@ -88,7 +88,7 @@ _EXPECTED: Final[Mapping[str, str]] = {
 _REMEDIES: Final[Mapping[str, str]] = {
     "text": "Put the value in quotes if it is meant as text.",
     "a list": "Write it as [a, b] or as lines that start with a hyphen.",
-    "a mapping": "Write it as key: value lines, indented below the key.",
+    "a mapping": "Write it as {key: value}, or as key: value lines, indented below the key.",
 }
 _FOLLOWS_ANOTHER = frozenset({"default_factory_not_called"})
 
@@ -142,6 +142,15 @@ def _too_short(detail: Mapping[str, Any]) -> Complaint:
     return Complaint(message=f"should have {least} characters or more, found {length}", remedy="Give it a longer value.")
 
 
+def _remedy(expected: str, value: object) -> str:
+    """Return how to write what is `expected` in the place of `value`, which quotes would not make a text of."""
+    if value is None:
+        return "Give it a value, or take the key out."
+    if expected == "text" and isinstance(value, Mapping | list | tuple):
+        return "Write one text behind the key."
+    return _REMEDIES.get(expected, f"Write {expected} without quotes.")
+
+
 def _foreign(detail: Mapping[str, Any]) -> Complaint:
     kind = detail["type"]
     found = described(detail["input"])
@@ -155,8 +164,6 @@ def _foreign(detail: Mapping[str, Any]) -> Complaint:
         return _too_short(detail)
     expected = _EXPECTED.get(kind, "")
     if expected:
-        return Complaint(
-            message=f"should be {expected}, found {found}", remedy=_REMEDIES.get(expected, f"Write {expected} without quotes.")
-        )
+        return Complaint(message=f"should be {expected}, found {found}", remedy=_remedy(expected, detail["input"]))
     message = detail["msg"].replace("Input should", "should")
     return Complaint(message=f"{message[0].lower()}{message[1:]}, found {found}", remedy="Correct the value.")

@@ -85,7 +85,7 @@ def _usage(document: Document, found: Sequence[Complaint], overrides: Sequence[s
     located, remedies = [], []
     for complaint in found:
         adding = _adding(complaint.at, document, overrides)
-        given = adding or overridden(complaint.at, overrides)
+        given = adding or overridden(complaint.at, overrides) or _making(complaint.at, document, overrides)
         where = f"--set {given.partition('=')[0]}" if given else f"{document.file}:{document.line(complaint.at)}"
         located.append(f"{where}: {sentence(complaint)}.")
         remedies.append(f"{_names_there(complaint.at, document)}{complaint.remedy}" if adding else complaint.remedy)
@@ -104,6 +104,13 @@ def _adding(path: KeyPath, document: Document, overrides: Sequence[str]) -> str 
     if len(named) < 2 or named[0] not in {"sources", "sinks"} or named in document.lines:
         return None
     return next((text for text in overrides if tuple(_parse(text)[0][:2]) == named), None)
+
+
+def _making(path: KeyPath, document: Document, overrides: Sequence[str]) -> str | None:
+    """Return the override that made the mapping at `path` by a key below it, None if the file has it."""
+    if not path or path in document.lines:
+        return None
+    return next((text for text in overrides if tuple(_parse(text)[0][: len(path)]) == path), None)
 
 
 def _names_there(path: KeyPath, document: Document) -> str:

@@ -178,6 +178,8 @@ def _described(connection: "duckdb.DuckDBPyConnection", field: "pa.Field") -> st
 def _restored(field: "pa.Field", column: "pa.Array") -> "pa.Array":
     try:
         return restored(column, field.type)
+    except pa.ArrowNotImplementedError as cause:  # names a function of Arrow's, where somebody has altered the column
+        raise NotStoredError(f"column {field.name!r}: expected values of type {field.type}, found {column.type}") from cause
     except (NotStoredError, pa.ArrowException) as cause:
         raise NotStoredError(f"column {field.name!r}: {cause}") from cause
 

@@ -16,10 +16,10 @@ from penstock.sql.table_name import in_double_quotes
 _CASTS: Final[Mapping[str, pa.DataType]] = {
     "BIGINT": pa.int64(),
     "DOUBLE": pa.float64(),
-    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
     "STRING": pa.string(),
+    "TIMESTAMP": pa.timestamp("us", tz="UTC"),
 }
-"""Types of Spark SQL that a person casts to, in the order in which they are proposed."""
+"""Types of Spark SQL that a person casts to, in the order in which they are proposed: SQLite keeps times as texts, too."""
 
 
 class DeclaresColumn(Protocol):
@@ -187,11 +187,15 @@ class Columns:
         """
         fitting = f", or in `select` of the sink, as in `CAST({column} AS {cast}) AS {column}`" if cast is not None else ""
         change = self._run(self.alter.retype, column, declared, otherwise=f"as {declared}")
-        if_new = f"If no row was published there yet, or with `write: replace`: {change}."
+        altered = (
+            "If somebody altered the column since rows were published there, if there are none yet, or with `write: replace`"
+        )
         return Refused(
             f"Column {column!r} of table {self.table!r} is {found}, which does not keep every value of type {kind}; "
             f"expected {expected}.",
-            remedy=self._remedy(change, else_="") if self.decided else f"Cast the column in the transform{fitting}. {if_new}",
+            remedy=self._remedy(change, else_="")
+            if self.decided
+            else f"{altered}: {change}. Else cast the column in the transform{fitting}.",
         )
 
     def not_plain(self, column: str, found: str, *, declared: str) -> Refused:

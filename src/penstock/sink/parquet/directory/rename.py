@@ -103,7 +103,7 @@ def publishing(doing: str) -> Iterator[None]:
             raise Retryable(f"{doing} failed: {problem.reason}.", remedy="Try again.") from cause
         raise PublishFailed(
             f"{doing} failed: {problem.reason}.",
-            remedy=f"{problem.advice} and start again: the batch is decided, and the next start publishes it.",
+            remedy=f"{problem.advice} and start again: what is decided stays decided, and the next start publishes it.",
         ).lacking(problem.lacks) from cause
 
 
