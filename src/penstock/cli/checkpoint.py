@@ -1,7 +1,9 @@
 """`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java. Acts are in `checkpoint_acts`."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,7 +11,7 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_set
+from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_set, pipeline
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
@@ -72,7 +74,18 @@ def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] 
     from penstock.checkpoint.inspection import inspect_checkpoint
 
     place, options = place_of(path, given, overrides)
-    return inspect_checkpoint(place, options=options)
+    found = inspect_checkpoint(place, options=options)
+    if found.offsets is None and found.commits is None:
+        _require_not_lost(path, overrides)
+    return found
+
+
+def _require_not_lost(path: str, overrides: Sequence[str] | None) -> None:
+    """Raise CheckpointMissing where nothing is, and a pipeline file was named whose ledger continues a checkpoint."""
+    if is_pipeline_file(path, overrides):
+        from penstock.run.checkpoint_acts import require_checkpoint
+
+        require_checkpoint(pipeline(path, overrides).plan)
 
 
 def place_of(
@@ -200,12 +213,14 @@ def verify(*, path: CheckpointPath, option: Options = None, overrides: Overrides
 
     place, options = place_of(path, option, overrides)
     found = verify_checkpoint(place, options=options)
-    show(found, as_json=as_json, text=_verification)
+    if not found.batches:
+        _require_not_lost(path, overrides)
+    show(found, as_json=as_json, text=partial(_verification, path="FILE" if overrides else shlex.quote(path)))
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
 
 
-def _verification(found: "Verification") -> RenderableType:
+def _verification(found: "Verification", *, path: str) -> RenderableType:
     from penstock.checkpoint.explanation import headline
 
     state = "" if found.state_version is None else f", and version {found.state_version} of the state"
@@ -217,7 +232,11 @@ def _verification(found: "Verification") -> RenderableType:
     for one in found.findings:
         parts.append(Text.assemble("\n", (f"{one.severity.value}  ", _STYLES[one.severity.value]), (one.file, "bold")))
         parts += [Text(f"  {with_file(text)}") for text in (one.meaning, one.consequence, one.remedy)]
-    parts.append(Text("\nNothing stands in the way of the next start." if found.ok else "\nNot as Spark wrote it.", "bold"))
+    if found.ok:
+        parts.append(Text("\nNothing stands in the way of the next start.", "bold"))
+    else:
+        mended = f"`penstock checkpoint repair {path}` shows what it can mend without losing or repeating rows."
+        parts.append(Text.assemble(("\nNot as Spark wrote it.", "bold"), f" {mended}"))
     return Group(*parts)
 
 

@@ -21,8 +21,8 @@ from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConfli
 from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
-from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew
+from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of
+from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew, require_not_lost
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spec.pipeline import without_ledger
@@ -49,6 +49,7 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
     """Repair the checkpoint with what the ledger knows of it; see `plan_repair`. Fences as `rewind_checkpoint` does."""
 
     def make(runtime: Runtime) -> Act:
+        require_not_lost(runtime.ledger, runtime.checkpoint)
         decided = _decided(runtime, plan)
         try:
             return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=decided)
@@ -60,6 +61,12 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
             raise
 
     return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)
+
+
+def require_checkpoint(plan: DeliveryPlan) -> None:
+    """Raise CheckpointMissing if the pipeline has no checkpoint, though its ledger continues one."""
+    with closing(ledger_of(plan)) as ledger:
+        require_not_lost(ledger, checkpoint_of(plan))
 
 
 def _is_at_its_begin(checkpoint: SparkCheckpoint) -> bool:
