@@ -3,16 +3,22 @@
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from tests.unit.test_run_doctor import FILE, WAREHOUSE, doctor, run
 
 from penstock.checkpoint.entries import unfinished_text
+from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.cli.app import main
 from penstock.core.faults import arm
 from penstock.errors import CheckpointDamaged
+from penstock.run.assembly import ledger_of
+from penstock.run.checkpoint_acts import require_whole
+from penstock.run.failure import error_from_query
 from penstock.run.pipeline import Pipeline
+from penstock.stage.staging import from_spark
 
 
 @pytest.fixture(autouse=True)
@@ -83,6 +89,32 @@ def test_an_act_on_the_checkpoint_that_was_interrupted_is_finished_and_nothing_e
     )
 
 
+def test_a_state_that_is_gone_is_missed_by_all_but_the_files(capsys: pytest.CaptureFixture[str]) -> None:
+    run(last_fails=False)
+    chosen = Pipeline.from_file("flights.yaml")
+    with closing(ledger_of(chosen.plan)) as ledger:
+        tail = ledger.tail()
+    assert tail is not None
+    held = {"kind": "stateStoreSave", "keys": "[shop]", "holds": "sum(amount)", "opaque": 0}
+    described = {"generation": 1, "ledger_id": tail.summary.ledger_id, "pipeline": "flights", "query": {}, "sinks": {}}
+    Path("state/runs").mkdir(exist_ok=True)
+    Path("state/runs/1.json").write_text(
+        json.dumps({"format": "penstock.run", "version": 1, "sources": {}, "versions": {}, "state": [held], **described})
+    )
+    Path("state/checkpoint/state/0").mkdir(parents=True)
+    assert doctor(capsys, code=0)["refused"] is None
+    shutil.rmtree("state/checkpoint/state")
+    assert "has lost the state of the query" in doctor(capsys, code=1)["refused"]
+    with pytest.raises(CheckpointDamaged, match="has lost the state of the query"):
+        chosen.require_startable()
+    with pytest.raises(CheckpointDamaged, match="the last run kept stateStoreSave there"):
+        require_whole(chosen.plan)
+    with pytest.raises(SystemExit) as ending:
+        main(["checkpoint", "repair", "flights.yaml"])
+    assert ending.value.code == 3
+    assert "the last run kept stateStoreSave there" in capsys.readouterr().err
+
+
 def test_a_sink_that_left_before_its_rows_were_published_is_missed_by_the_doctor(capsys: pytest.CaptureFixture[str]) -> None:
     run(last_fails=False)
     Path("flights.yaml").write_text(FILE.replace("  lake:", "  pond:").replace("./lake", "./pond"))
@@ -120,3 +152,13 @@ def test_a_place_that_lost_its_rows_is_not_published_by_the_next_start(
     assert "A start would be refused: `penstock doctor flights.yaml` says what to do." in told
     assert "a start would be refused, and so would `penstock recover flights.yaml`" in told
     assert "publishes it, or the next start" not in told
+
+
+def test_what_spark_says_of_a_lost_state_is_damage_of_the_checkpoint(tmp_path: Path) -> None:
+    said = (
+        "[STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY] Cannot restart streaming query with stateful operators because "
+        "the state directory is empty or missing."
+    )
+    assert isinstance(error_from_query(said, checkpoint=SparkCheckpoint(tmp_path)), CheckpointDamaged)
+    unloaded = from_spark(RuntimeError("[CANNOT_LOAD_STATE_STORE.CANNOT_READ_DELTA_FILE_NOT_EXISTS] An error occurred."))
+    assert "`penstock checkpoint verify FILE` says which file of the state" in unloaded.remedy

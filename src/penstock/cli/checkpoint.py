@@ -15,7 +15,7 @@ from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_s
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
-from penstock.errors import Usage
+from penstock.errors import CheckpointDamaged, CheckpointMissing, PenstockError, Usage
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -76,16 +76,21 @@ def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] 
     place, options = place_of(path, given, overrides)
     found = inspect_checkpoint(place, options=options)
     if found.offsets is None and found.commits is None:
-        _require_not_lost(path, overrides)
+        _require_whole(path, overrides)
     return found
 
 
-def _require_not_lost(path: str, overrides: Sequence[str] | None) -> None:
-    """Raise CheckpointMissing where nothing is, and a pipeline file was named whose ledger continues a checkpoint."""
+def _require_whole(path: str, overrides: Sequence[str] | None) -> None:
+    """Raise CheckpointMissing or CheckpointDamaged for what is lost without a trace, and the ledger of a pipeline file knows."""
     if is_pipeline_file(path, overrides):
-        from penstock.run.checkpoint_acts import require_checkpoint
+        from penstock.run.checkpoint_acts import require_whole
 
-        require_checkpoint(pipeline(path, overrides).plan)
+        try:
+            require_whole(pipeline(path, overrides).plan)
+        except (CheckpointMissing, CheckpointDamaged):
+            raise
+        except PenstockError:  # the ledger cannot be read: what the files themselves say stands
+            return
 
 
 def place_of(
@@ -213,8 +218,8 @@ def verify(*, path: CheckpointPath, option: Options = None, overrides: Overrides
 
     place, options = place_of(path, option, overrides)
     found = verify_checkpoint(place, options=options)
-    if not found.batches:
-        _require_not_lost(path, overrides)
+    if found.ok and found.state_version is None:
+        _require_whole(path, overrides)
     show(found, as_json=as_json, text=partial(_verification, path="FILE" if overrides else shlex.quote(path)))
     if not found.ok:
         raise typer.Exit(DIFFERENCE)

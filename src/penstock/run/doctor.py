@@ -37,6 +37,7 @@ from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_
 from penstock.run.continuation import require_continuation
 from penstock.run.kafka_input import known_topics
 from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_own_staging
+from penstock.run.lost_state import require_state
 from penstock.run.operations import newest_decision
 from penstock.run.preflight.compare import compare
 from penstock.run.removed_directories import missing_directory, rows_gone
@@ -179,6 +180,7 @@ def _refusal(case: _Case, sinks: Sequence[Sink], states: Sequence[AccountState])
     summary = Summary() if case.tail is None else case.tail.summary
     try:
         require_continuation(summary, checkpoint_of(case.plan))
+        require_state(case.plan, case.ledger, summary)
         require_joinable(summary, [sink.name for sink in sinks])
         if case.newest is not None:
             require_sinks_of(case.newest, sinks, summary)

@@ -366,7 +366,7 @@ class _Asked:
         return judged
 
     def _published(self, sink: Sink, taken: TakenBack, tail: Entry) -> TakenBack:
-        """Return `taken` without the newest decision if the sink's markers say that it is not published yet: `act` does it first."""
+        """Return `taken` without the newest decision if the sink's markers lack it: `act` publishes it first."""
         newest = tail.summary.decided_at
         accounts = {piece.account for each in taken.publications if each.position == newest for piece in each.staged}
         if newest is None or not isinstance(sink, HasMarker):
