@@ -64,10 +64,22 @@ def test_what_spark_reads_when_it_starts_and_is_not_there_is_told_by_all_three(
         chosen.require_startable()
 
 
-@pytest.mark.parametrize(
-    "command",
-    ["checkpoint verify", "checkpoint inspect", "checkpoint explain", "checkpoint repair", "run --available-now", "run --json"],
-)
+@pytest.mark.parametrize("command", ["verify", "inspect", "explain"])
+def test_a_checkpoint_that_is_not_there_is_damage_where_the_ledger_continues_it(
+    capsys: pytest.CaptureFixture[str], command: str
+) -> None:
+    run(last_fails=False)
+    shutil.rmtree("state/checkpoint")
+    with pytest.raises(SystemExit) as ending:
+        main(["checkpoint", command, "flights.yaml"])
+    told = " ".join(capsys.readouterr().out.split())
+    assert ending.value.code == 5
+    assert "Spark will not start on this checkpoint." in told
+    assert "with batch 2, but the checkpoint" in told
+    assert "`penstock checkpoint rebuild flights.yaml`" in told
+
+
+@pytest.mark.parametrize("command", ["checkpoint repair", "run --available-now", "run --json"])
 def test_a_checkpoint_that_the_ledger_continues_is_lost_and_not_new(capsys: pytest.CaptureFixture[str], command: str) -> None:
     run(last_fails=False)
     shutil.rmtree("state/checkpoint")

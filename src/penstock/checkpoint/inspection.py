@@ -1,7 +1,7 @@
 """Reads a checkpoint into one value, which `penstock checkpoint inspect` shows, with what Spark does at its next start."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.checkpoint.entries import RESTORE, Anomaly, OffsetsEntry, Severity, Unreadable
@@ -12,7 +12,7 @@ from penstock.checkpoint.state import StateOperator, missing_state_versions, sta
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
 from penstock.core.topics import InputFile
-from penstock.errors import CheckpointDamaged
+from penstock.errors import CheckpointDamaged, PenstockError
 
 
 class Next(str, Enum):
@@ -111,6 +111,13 @@ def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -
     Raises Usage (a store that cannot be read), Retryable, Failed.
     """
     return inspect_files(open_files(path, options=options))
+
+
+def with_loss(found: Inspection, loss: PenstockError, *, place: str) -> Inspection:
+    """Return `found` with a `loss` at `place` that leaves no trace in the files, and that somebody else knew of."""
+    lost = Anomaly(place=place, severity=Severity.STOPS, message=loss.message, remedy=loss.remedy)
+    stopped = next_start(planned=frozenset(), committed=frozenset(), starts=False)
+    return replace(found, outlook=stopped, anomalies=(lost, *found.anomalies))
 
 
 def inspect_files(files: Files) -> Inspection:

@@ -71,26 +71,30 @@ def _exit_if_unusable(found: "Inspection") -> None:
 
 
 def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] | None) -> "Inspection":
-    from penstock.checkpoint.inspection import inspect_checkpoint
+    from penstock.checkpoint.inspection import inspect_checkpoint, with_loss
 
     place, options = place_of(path, given, overrides)
     found = inspect_checkpoint(place, options=options)
-    if found.offsets is None and found.commits is None:
-        _require_whole(path, overrides)
-    return found
+    lost = _loss(path, overrides) if found.ok and not found.operators else None
+    return found if lost is None else with_loss(found, lost, place=_LOST_PLACE[type(lost)])
 
 
-def _require_whole(path: str, overrides: Sequence[str] | None) -> None:
-    """Raise CheckpointMissing or CheckpointDamaged for what is lost without a trace, and the ledger of a pipeline file knows."""
-    if is_pipeline_file(path, overrides):
-        from penstock.run.checkpoint_acts import require_whole
+def _loss(path: str, overrides: Sequence[str] | None) -> PenstockError | None:
+    """Return what is lost without a trace, the whole checkpoint or its state, if the ledger of a pipeline file tells so."""
+    if not is_pipeline_file(path, overrides):
+        return None
+    from penstock.run.checkpoint_acts import require_whole
 
-        try:
-            require_whole(pipeline(path, overrides).plan)
-        except (CheckpointMissing, CheckpointDamaged):
-            raise
-        except PenstockError:  # the ledger cannot be read: what the files themselves say stands
-            return
+    try:
+        require_whole(pipeline(path, overrides).plan)
+    except (CheckpointMissing, CheckpointDamaged) as lost:
+        return lost
+    except PenstockError:  # the ledger cannot be read: what the files themselves say stands
+        return None
+    return None
+
+
+_LOST_PLACE: Mapping[type[PenstockError], str] = {CheckpointMissing: "metadata", CheckpointDamaged: "state"}
 
 
 def place_of(
@@ -214,18 +218,20 @@ def verify(*, path: CheckpointPath, option: Options = None, overrides: Overrides
 
     Exit code 5 if it cannot; every finding is printed with its consequence and remedy.
     """
-    from penstock.checkpoint.verification import verify_checkpoint
+    from penstock.checkpoint.verification import verify_checkpoint, with_loss
 
     place, options = place_of(path, option, overrides)
     found = verify_checkpoint(place, options=options)
-    if found.ok and found.state_version is None:
-        _require_whole(path, overrides)
-    show(found, as_json=as_json, text=partial(_verification, path="FILE" if overrides else shlex.quote(path)))
+    named = "FILE" if overrides else shlex.quote(path)
+    lost = _loss(path, overrides) if found.ok and found.state_version is None else None
+    if lost is not None:
+        found = with_loss(found, lost, place=_LOST_PLACE[type(lost)])
+    show(found, as_json=as_json, text=partial(_verification, path=named if lost is None else None))
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
 
 
-def _verification(found: "Verification", *, path: str) -> RenderableType:
+def _verification(found: "Verification", *, path: str | None) -> RenderableType:
     from penstock.checkpoint.explanation import headline
 
     state = "" if found.state_version is None else f", and version {found.state_version} of the state"
@@ -240,8 +246,8 @@ def _verification(found: "Verification", *, path: str) -> RenderableType:
     if found.ok:
         parts.append(Text("\nNothing stands in the way of the next start.", "bold"))
     else:
-        mended = f"`penstock checkpoint repair {path}` shows what it can mend without losing or repeating rows."
-        parts.append(Text.assemble(("\nNot as Spark wrote it.", "bold"), f" {mended}"))
+        mended = f" `penstock checkpoint repair {path}` shows what it can mend without losing or repeating rows."
+        parts.append(Text.assemble(("\nNot as Spark wrote it.", "bold"), "" if path is None else mended))
     return Group(*parts)
 
 
