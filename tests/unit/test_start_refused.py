@@ -142,7 +142,9 @@ def test_a_spool_that_a_newer_ledger_uses_is_seen_by_the_doctor(capsys: pytest.C
     for path in Path("state").glob("ledger.db-*"):
         path.unlink()
     Path("state/ledger.db").write_bytes(older)
-    assert "which is in use by a ledger with entry" in doctor(capsys, code=1)["refused"]
+    refused = doctor(capsys, code=1)["refused"]
+    assert "which is in use by a ledger with entry" in refused
+    assert "take away first what it published and this one does not know: `penstock verify FILE` names it. Then" in refused
 
 
 def recover(capsys: pytest.CaptureFixture[str]) -> None:
