@@ -85,7 +85,7 @@ def test_of_two_files_each_has_its_own(
 ) -> None:
     for option, name in ((first, "one"), (second, "two")):
         code, _, err = ran(capsys, *words, option, f"{name}=1")
-        assert (code, f"error: --set {name}: {name} is not a known key" in err) == (2, True), err
+        assert (code, f"error: {option} {name}: {name} is not a known key" in err) == (2, True), err
 
 
 @pytest.mark.parametrize("verb", ["inspect", "explain", "verify", "gc", "repair"])
