@@ -109,15 +109,15 @@ class DeltaLog(TableLog):
         except TableNotFoundError:
             return None
         except Exception as cause:
-            said = first_line(cause)
-            damage = _DAMAGE.search(said)
+            reason = first_line(cause)
+            damage = _DAMAGE.search(reason)
             if damage is not None:
                 raise Failed(
                     f"The log of the Delta table {self.uri} is damaged: {damage[0]}.",
                     remedy="Restore the files of `_delta_log` from a copy, and start again: what was decided is published then.",
                 ) from cause
             raise Retryable(
-                f"The log of the Delta table {self.uri} cannot be read: {said}.",
+                f"The log of the Delta table {self.uri} cannot be read: {reason}.",
                 remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 
