@@ -131,6 +131,13 @@ def test_verify(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert finding[field] in " ".join(out.split())
 
 
+def test_what_may_be_repaired_is_said_with_the_command(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (checkpoint / "metadata").write_text("")
+    with pytest.raises(SystemExit):
+        main(["checkpoint", "verify", str(checkpoint)])
+    assert f"`penstock checkpoint repair {checkpoint}` shows what it can mend" in capsys.readouterr().out
+
+
 def test_an_older_entry_is_no_newer_one(checkpoint: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """It names offsets that are not behind those before it, and Spark plans no two batches at the same time."""
     older = (checkpoint / "offsets" / "1").read_text().replace('"offset": 2000', '"offset": 3000')

@@ -95,7 +95,19 @@ class TestStarts:
         (rig.root / "_delta_log" / f"{1:020d}.json").write_text("{")
         [*_, finding] = sink_at(rig).check()
         assert not finding.ok
-        assert "cannot be read" in finding.message
+        assert "is damaged: Json error: " in finding.message
+
+    def test_a_log_that_lacks_a_commit_is_not_tried_again_for_ever(self, rig: DeltaRig, bench: Bench) -> None:
+        for number in range(2):
+            bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=number)
+        (rig.root / "_delta_log" / f"{1:020d}.json").unlink()
+        with pytest.raises(Failed, match=r"is damaged: Expected contiguous commit files, but found gap\."):
+            bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=2)
+
+    def test_a_file_of_the_table_that_is_gone_is_not_called_changed_content(self, rig: DeltaRig, bench: Bench) -> None:
+        bench.deliver(bench.sink(), bench.rows(range(5)), batch_id=0)
+        next(rig.root.rglob("*.parquet")).unlink()
+        assert any("it is not there any more" in problem.message for problem in bench.verify(bench.sink()).problems)
 
     def test_check_leaves_nothing_behind(self, rig: DeltaRig, bench: Bench) -> None:
         assert [finding.ok for finding in sink_at(rig).check()] == [True, True]

@@ -118,7 +118,9 @@ def test_a_home_that_did_not_fill_the_sinks_says_so(
     found = status_of(plan)
     assert found.health == "conflict"
     assert found.text.startswith("Sink 'db' shows ")
-    assert found.text.endswith("another ledger, or an older copy, is in its place. A start would be refused.")
+    assert found.text.endswith(
+        "another ledger, or an older copy, is in its place. A start would be refused: `penstock doctor FILE` says what to do."
+    )
     with pytest.raises(LedgerMismatch):
         recover(plan)
     name = Path(plan.settings.home or "").name

@@ -71,7 +71,7 @@ def test_a_lost_entry_of_the_offset_log_is_a_conflict_with_a_way_out(capsys: pyt
     assert "flights conflict" in told
     assert "has commits/3, but no offsets/3" in told
     assert "A start would be refused: `penstock doctor flights.yaml` says what to do." in told
-    rebuild = "Without a copy, `penstock checkpoint rebuild flights.yaml` makes the checkpoint again from the ledger"
+    rebuild = "`penstock checkpoint rebuild flights.yaml` makes the checkpoint again from the ledger"
     assert rebuild in said(capsys, "doctor", "flights.yaml", code=1)
     assert rebuild in said(capsys, "checkpoint", "repair", "flights.yaml", code=3)
 

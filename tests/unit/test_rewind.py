@@ -126,6 +126,19 @@ def test_a_file_that_is_not_where_it_was_published_refuses_it(world: RewoundWorl
     assert not verify(world.plan).ok
 
 
+def test_a_batch_that_waits_to_be_published_is_no_obstacle(world: RewoundWorld) -> None:
+    """An act publishes it first, as every start does."""
+    faults.arm("rename.move=error")
+    with pytest.raises(PenstockError):
+        world.go_on(4)
+    faults.arm("")
+    asked = world.rewind(2, yes=False)
+    assert (asked.newest, asked.refused) == (4, False)
+    world.rewind(2)
+    assert world.batches() == [0, 1, 2]
+    assert verify(world.plan).ok
+
+
 POINTS = (
     "rewind.sink",
     "rewind.file_unlink",

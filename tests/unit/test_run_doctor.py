@@ -79,7 +79,8 @@ def spark_planned(batch_id: int) -> None:
     """Write what Spark's checkpoint has then, as far as `doctor` reads it."""
     for folder in ("offsets", "commits"):
         Path("state/checkpoint", folder).mkdir(parents=True, exist_ok=True)
-        Path("state/checkpoint", folder, str(batch_id)).write_text("v1\n{}\n-")
+        for number in range(batch_id + 1):
+            Path("state/checkpoint", folder, str(number)).write_text("v1\n{}\n-")
     Path("state/checkpoint/metadata").write_text(json.dumps({"id": "query"}))
 
 

@@ -340,7 +340,10 @@ OTHER_MISTAKES = [
     (
         TOP + SOURCES + SINKS + "trigger: {once: true, available_now: true}\n",
         "f.yaml:10: trigger has available_now and once.",
-        "Give exactly one of processing_time, available_now, once, continuous, real_time.",
+        (
+            "Give exactly one of processing_time, available_now, once, continuous, real_time. "
+            "On the command line, `--set 'trigger={available_now: true}'` replaces what the file has."
+        ),
     ),
     (
         TOP + SOURCES + SINKS + "trigger: {}\n",

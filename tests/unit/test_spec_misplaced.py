@@ -62,6 +62,13 @@ def test_where_a_key_belongs_is_said(tmp_path: Path, place: str, key: str, remed
     assert error.remedy == remedy
 
 
+def test_a_key_of_other_sinks_is_not_sent_to_the_sources(tmp_path: Path) -> None:
+    remedy = mistake(tmp_path, "sinks/lake", "url").remedy
+    assert remedy.startswith("It is a key of sinks of type ")
+    assert "sqlite" in remedy
+    assert "The keys here are: type, accounts," in remedy
+
+
 def test_of_several_sources_those_that_take_the_key_are_named(tmp_path: Path) -> None:
     said = str(mistake(tmp_path, "", "startingOffsets", file=TWO))
     assert "startingOffsets is not a known key. It belongs below sources.other.options." in said

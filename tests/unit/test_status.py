@@ -84,7 +84,8 @@ def spark_planned(batch_id: int, *, committed: int) -> None:
     checkpoint = Path("state/checkpoint")
     for folder, newest in (("offsets", batch_id), ("commits", committed)):
         (checkpoint / folder).mkdir(parents=True, exist_ok=True)
-        (checkpoint / folder / str(newest)).write_text("v1\n{}\n-")
+        for number in range(newest + 1):
+            (checkpoint / folder / str(number)).write_text("v1\n{}\n-")
     (checkpoint / "metadata").write_text(json.dumps({"id": "query"}))
 
 

@@ -127,12 +127,15 @@ PART_OF: Mapping[str, str] = {REWOUND: "penstock rewind", "restore": "penstock s
 """Verbs of acts that are a part of more, each with its command: by itself none of them is undone."""
 
 
+SAME_COMMAND = "Run the same"
+
+
 def finish_remedy(verb: str) -> str:
     """Return what to do about an act on a checkpoint that was interrupted."""
     whole = PART_OF.get(verb)
     if whole is not None:
-        return f"Run the same `{whole}` command again with --yes to finish it."
-    return f"Run the same `penstock checkpoint {verb}` command again with --yes to finish it, or with --undo --yes to undo it."
+        return f"{SAME_COMMAND} `{whole}` command again with --yes to finish it."
+    return f"{SAME_COMMAND} `penstock checkpoint {verb}` command again with --yes to finish it, or with --undo --yes to undo it."
 
 
 _UNFINISHED = re.compile(rb"The act (penstock-acts/\d{4,}-[a-z]+) on this checkpoint is not finished\.[^\0]*")

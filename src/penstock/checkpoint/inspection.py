@@ -1,18 +1,18 @@
 """Reads a checkpoint into one value, which `penstock checkpoint inspect` shows, with what Spark does at its next start."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 from enum import Enum
 
 from penstock.checkpoint.entries import RESTORE, Anomaly, OffsetsEntry, Severity, Unreadable
 from penstock.checkpoint.files import Files, open_files
 from penstock.checkpoint.log_reading import Logs, read_logs
-from penstock.checkpoint.source_log import SourceLog, kind_of, torn_sources
+from penstock.checkpoint.source_log import SourceLog, kind_of, log_folders, torn_sources
 from penstock.checkpoint.state import StateOperator, missing_state_versions, state_operators
 from penstock.core.kafka_offset import without_notes
 from penstock.core.model import BatchId
 from penstock.core.topics import InputFile
-from penstock.errors import CheckpointDamaged
+from penstock.errors import CheckpointDamaged, PenstockError
 
 
 class Next(str, Enum):
@@ -113,6 +113,13 @@ def inspect_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -
     return inspect_files(open_files(path, options=options))
 
 
+def with_loss(found: Inspection, loss: PenstockError, *, place: str) -> Inspection:
+    """Return `found` with a `loss` at `place` that leaves no trace in the files, and that somebody else knew of."""
+    lost = Anomaly(place=place, severity=Severity.STOPS, message=loss.message, remedy=loss.remedy)
+    stopped = next_start(planned=frozenset(), committed=frozenset(), starts=False)
+    return replace(found, outlook=stopped, anomalies=(lost, *found.anomalies))
+
+
 def inspect_files(files: Files) -> Inspection:
     """Inspect a checkpoint whose files are already open. Otherwise like `inspect_checkpoint`."""
     return inspect_logs(files, read_logs(files))
@@ -164,15 +171,10 @@ def _sources(files: Files, logs: Logs, newest: BatchId | None) -> tuple[tuple[So
     anomalies: list[Anomaly] = []
     found = [_source(files, key, before, logs.offsets[newest], anomalies) for key in logs.offsets[newest].by_key()]
     of_files = [position for position in found if position.kind == "files"]
-    if of_files and not any(files.names(f"sources/{folder}") for position in of_files for folder in _log_folders(position.key)):
+    if of_files and not any(files.names(f"sources/{folder}") for position in of_files for folder in log_folders(position.key)):
         message = "The directory `sources` is empty, expected lists of the input files of every batch."
         anomalies.append(Anomaly(place="sources", severity=Severity.STOPS, message=message, remedy=RESTORE))
     return tuple(found), anomalies
-
-
-def _log_folders(key: str) -> Iterable[str]:
-    """Return where a file source's log can be: a relation used twice logs files under its first use, offsets under the last."""
-    return map(str, range(int(key) + 1)) if key.isdecimal() else (key,)
 
 
 def _source(files: Files, key: str, before: OffsetsEntry | None, entry: OffsetsEntry, anomalies: list[Anomaly]) -> SourcePosition:

@@ -53,7 +53,8 @@ def plan_repair(files: Files, *, query_id: str | None = None, decided: Decided |
         verb="repair",
         request={"query_id": query_id},
         location=files.location,
-        sentence=f"{len(steps)} files are repaired. Spark then goes on with batch {found.outlook.batch_id}, and loses nothing.",
+        sentence=f"{len(steps)} {'file is' if len(steps) == 1 else 'files are'} repaired. "
+        f"Spark then goes on with batch {found.outlook.batch_id}, and loses nothing.",
         steps=steps,
         notes=tuple(dict.fromkeys(repair.notes)),
         next_batch_id=found.outlook.batch_id,

@@ -192,7 +192,7 @@ def uncompacted_entries(files: Files) -> int:
 
 
 def torn_sources(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
-    """Yield one anomaly for each empty or truncated entry from the newest compacted one on.
+    """Yield one anomaly for each empty, truncated or missing entry from the newest compacted one on.
 
     The compacted entry itself is only checked for being empty. `planned` are the offsets of the newest planned batch, by source;
     entries after them belong to no batch. Costs one listing per source, and one read for each of the few entries that are not
@@ -207,6 +207,8 @@ def _torn_in(files: Files, folder: str, planned: str | None) -> Iterator[Anomaly
     found = {name: match for name in files.names(f"sources/{folder}") if (match := _ENTRY.fullmatch(name))}
     compacted = max((int(match[1]) for match in found.values() if match[2]), default=-1)
     last = log_offset(planned)
+    if last is not None:
+        yield from _holes_in(f"sources/{folder}", entries_in(found), compacted)
     for name, match in found.items():
         log_id = int(match[1])
         is_compacted = match[2] is not None
@@ -222,6 +224,38 @@ def _torn_in(files: Files, folder: str, planned: str | None) -> Iterator[Anomaly
         remedy = f"No batch reads it yet: remove it and sources/{folder}/.{name}.crc, and Spark finds its input again."
         is_unplanned = not is_compacted and last is not None and log_id > last
         yield Anomaly(place=place, severity=Severity.STOPS, message=f"{place} {how}.", remedy=remedy if is_unplanned else RESTORE)
+
+
+def _holes_in(folder: str, entries: Mapping[str, int], compacted: int) -> Iterator[Anomaly]:
+    for log_id in range(max(compacted, 0), max(entries.values(), default=-1)):
+        place = f"{folder}/{log_id}.compact" if log_id == compacted else f"{folder}/{log_id}"
+        if place.rpartition("/")[2] not in entries:
+            yield Anomaly(place=place, severity=Severity.STOPS, message=f"{place} {NO_ENTRY}", remedy=RESTORE)
+
+
+NO_ENTRY = "is missing, and no compacted entry repeats it: Spark does not know its input files."
+
+
+def lost_source_logs(files: Files, planned: Mapping[str, str | None]) -> Iterator[Anomaly]:
+    """Yield one anomaly for each file source whose log is gone, or ends before the newest planned batch, by its `planned` offset.
+
+    Costs a listing per file source.
+    """
+    for key, last in ((key, log_offset(offset)) for key, offset in planned.items()):
+        if last is None:
+            continue
+        newest = max(entries_in(files.names(f"sources/{key}")).values(), default=None)
+        if newest is None and not any(files.names(f"sources/{folder}") for folder in log_folders(key)):
+            message = f"sources/{key} is missing or empty, where the input files of every batch are listed."
+            yield Anomaly(place=f"sources/{key}", severity=Severity.STOPS, message=message, remedy=RESTORE)
+        elif newest is not None and newest < last:
+            message = f"sources/{key}/{last} is missing, and the newest planned batch ends with it."
+            yield Anomaly(place=f"sources/{key}/{last}", severity=Severity.STOPS, message=message, remedy=RESTORE)
+
+
+def log_folders(key: str) -> Iterable[str]:
+    """Return where a file source's log can be: a relation used twice logs files under its first use, offsets under the last."""
+    return map(str, range(int(key) + 1)) if key.isdecimal() else (key,)
 
 
 def _is_whole(line: bytes) -> bool:

@@ -7,7 +7,7 @@ from penstock.checkpoint.entries import RESTORE, Anomaly, Severity, Unreadable
 from penstock.checkpoint.files import Files
 from penstock.checkpoint.hadoop_checksum import checksum_name, matches
 from penstock.checkpoint.log_reading import Logs
-from penstock.checkpoint.source_log import entries_in, kind_of, log_offset
+from penstock.checkpoint.source_log import NO_ENTRY, entries_in, kind_of, log_offset
 
 
 def source_anomalies(files: Files, logs: Logs) -> Iterator[Anomaly]:
@@ -31,7 +31,7 @@ def _file_log_anomalies(files: Files, folder: str, names: set[str]) -> Iterator[
     for log_id in range(max(compacted, 0), max(entries.values(), default=-1) + 1):
         name = f"{log_id}.compact" if log_id == compacted else str(log_id)
         if name not in names:
-            message = f"{folder}/{name} is missing, and no compacted entry repeats it: Spark does not know its input files."
+            message = f"{folder}/{name} {NO_ENTRY}"
             yield Anomaly(place=f"{folder}/{name}", severity=Severity.STOPS, message=message, remedy=RESTORE)
             continue
         data = files.read(f"{folder}/{name}") or b""

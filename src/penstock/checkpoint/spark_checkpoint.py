@@ -7,22 +7,23 @@ from pathlib import Path
 
 from penstock.checkpoint.entries import (
     ENTRY_ID,
+    RESTORE,
     OffsetsEntry,
     Unreadable,
     entry_ids,
+    parse_commit,
     parse_offsets,
     parse_query_id,
     restore_or_plan_anew,
+    restore_or_run_again,
 )
 from penstock.checkpoint.files import open_files
 from penstock.checkpoint.input_listing import InputListing
-from penstock.checkpoint.source_log import SourceLog, fingerprint, torn_sources
+from penstock.checkpoint.source_log import SourceLog, fingerprint, lost_source_logs, torn_sources
 from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, SourcesChanged
-
-_RESTORE = "`penstock checkpoint repair` repairs it, or says why it cannot. Otherwise restore the directory from a copy."
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +70,7 @@ class SparkCheckpoint:
         try:
             return QueryId(parse_query_id(data))
         except Unreadable as error:
-            raise self._damaged(f"metadata {error}", error.remedy or _RESTORE) from None
+            raise self._damaged(f"metadata {error}", error.remedy or RESTORE) from None
 
     def latest_offsets_id(self) -> BatchId | None:
         """Return the newest batch that Spark planned, None if there is none."""
@@ -91,15 +92,33 @@ class SparkCheckpoint:
         try:
             return parse_offsets(data)
         except Unreadable as error:
-            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else _RESTORE
+            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else RESTORE
             raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
 
     def require_readable(self, planned: BatchId | None) -> None:
-        """Raise CheckpointDamaged if the newest plan is damaged, or an entry of a source's log that Spark reads at its start."""
+        """Raise CheckpointDamaged if an entry is damaged or missing that Spark reads at its start.
+
+        These are the newest two plans, the newest commit, and the entries of the sources' logs from the newest compacted one on.
+        """
         entry = None if planned is None else self.offsets(planned)
-        torn = next(torn_sources(self.files, {} if entry is None else entry.offsets), None)
-        if torn is not None:
-            raise self._damaged(torn.message.rstrip("."), torn.remedy)
+        offsets = {} if entry is None else entry.offsets
+        wrong = next(iter((*torn_sources(self.files, offsets), *lost_source_logs(self.files, offsets))), None)
+        if wrong is not None:
+            raise self._damaged(wrong.message.rstrip("."), wrong.remedy)
+        if planned:
+            self._entry(BatchId(planned - 1))
+        self._require_newest_commit(planned)
+
+    def _require_newest_commit(self, planned: BatchId | None) -> None:
+        newest = self.latest_commit_id()
+        data = None if newest is None else self.files.read(f"commits/{newest}")
+        if newest is None or data is None:
+            return
+        try:
+            parse_commit(data)
+        except Unreadable as error:
+            remedy = restore_or_run_again(newest) if newest == planned else RESTORE
+            raise self._damaged(f"commits/{newest} {error}", remedy) from None
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
         """Return batch `batch_id` as Spark planned it. Called once per batch, after Spark wrote `offsets/<batch_id>`.
@@ -207,7 +226,7 @@ class SparkCheckpoint:
                 "otherwise restore the directory from a copy.",
             ) from None
 
-    def _damaged(self, what: str, remedy: str = _RESTORE) -> CheckpointDamaged:
+    def _damaged(self, what: str, remedy: str = RESTORE) -> CheckpointDamaged:
         return CheckpointDamaged(f"In the checkpoint {self.location}, {what}.", remedy=remedy)
 
     def _changed(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> SourcesChanged:

@@ -1,7 +1,7 @@
 """Verifies a checkpoint: everything that `inspect` sees, and the content of every file that the next start reads."""
 
 from collections.abc import Iterator, Mapping, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from penstock.checkpoint.entries import Anomaly, Severity
 from penstock.checkpoint.files import Files, open_files
@@ -11,6 +11,7 @@ from penstock.checkpoint.log_reading import Logs, read_logs
 from penstock.checkpoint.source_log_check import source_anomalies
 from penstock.checkpoint.state_check import state_anomalies
 from penstock.core.model import BatchId
+from penstock.errors import PenstockError
 
 _CONSEQUENCES: Mapping[Severity, str] = {
     Severity.STOPS: "Spark does not start on it, or fails in its first batch.",
@@ -46,6 +47,13 @@ class Verification:
 def verify_checkpoint(path: str, *, options: Mapping[str, str] | None = None) -> Verification:
     """Verify the checkpoint at `path`; `options` are those of the store. Raises Usage, Retryable, Failed."""
     return verify_files(open_files(path, options=options))
+
+
+def with_loss(found: Verification, loss: PenstockError, *, place: str) -> Verification:
+    """Return `found` with a `loss` at `place` that leaves no trace in the files, and that somebody else knew of."""
+    lost = _finding(Anomaly(place=place, severity=Severity.STOPS, message=loss.message, remedy=loss.remedy))
+    stopped = next_start(planned=frozenset(), committed=frozenset(), starts=False)
+    return replace(found, ok=False, outlook=stopped, findings=(lost, *found.findings))
 
 
 def verify_files(files: Files, *, but: Set[str] = frozenset()) -> Verification:

@@ -1,7 +1,9 @@
 """`penstock checkpoint`: shows, verifies, compares and copies a Spark checkpoint, without Java. Acts are in `checkpoint_acts`."""
 
 import re
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -9,11 +11,11 @@ import typer
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_set
+from penstock.cli.opening import Json, OtherOverrides, Overrides, naming_other_set, pipeline
 from penstock.cli.output import name_file, show, with_file
 from penstock.cli.table import facts, table
 from penstock.cli.verify import DIFFERENCE
-from penstock.errors import Usage
+from penstock.errors import CheckpointDamaged, CheckpointMissing, PenstockError, Usage
 from penstock.support import formatting
 
 if TYPE_CHECKING:
@@ -69,10 +71,30 @@ def _exit_if_unusable(found: "Inspection") -> None:
 
 
 def _inspected(path: str, given: Sequence[str] | None, overrides: Sequence[str] | None) -> "Inspection":
-    from penstock.checkpoint.inspection import inspect_checkpoint
+    from penstock.checkpoint.inspection import inspect_checkpoint, with_loss
 
     place, options = place_of(path, given, overrides)
-    return inspect_checkpoint(place, options=options)
+    found = inspect_checkpoint(place, options=options)
+    lost = _loss(path, overrides) if found.ok and not found.operators else None
+    return found if lost is None else with_loss(found, lost, place=_LOST_PLACE[type(lost)])
+
+
+def _loss(path: str, overrides: Sequence[str] | None) -> PenstockError | None:
+    """Return what is lost without a trace, the whole checkpoint or its state, if the ledger of a pipeline file tells so."""
+    if not is_pipeline_file(path, overrides):
+        return None
+    from penstock.run.checkpoint_acts import require_whole
+
+    try:
+        require_whole(pipeline(path, overrides).plan)
+    except (CheckpointMissing, CheckpointDamaged) as lost:
+        return lost
+    except PenstockError:  # the ledger cannot be read: what the files themselves say stands
+        return None
+    return None
+
+
+_LOST_PLACE: Mapping[type[PenstockError], str] = {CheckpointMissing: "metadata", CheckpointDamaged: "state"}
 
 
 def place_of(
@@ -196,16 +218,20 @@ def verify(*, path: CheckpointPath, option: Options = None, overrides: Overrides
 
     Exit code 5 if it cannot; every finding is printed with its consequence and remedy.
     """
-    from penstock.checkpoint.verification import verify_checkpoint
+    from penstock.checkpoint.verification import verify_checkpoint, with_loss
 
     place, options = place_of(path, option, overrides)
     found = verify_checkpoint(place, options=options)
-    show(found, as_json=as_json, text=_verification)
+    named = "FILE" if overrides else shlex.quote(path)
+    lost = _loss(path, overrides) if found.ok and found.state_version is None else None
+    if lost is not None:
+        found = with_loss(found, lost, place=_LOST_PLACE[type(lost)])
+    show(found, as_json=as_json, text=partial(_verification, path=named if lost is None else None))
     if not found.ok:
         raise typer.Exit(DIFFERENCE)
 
 
-def _verification(found: "Verification") -> RenderableType:
+def _verification(found: "Verification", *, path: str | None) -> RenderableType:
     from penstock.checkpoint.explanation import headline
 
     state = "" if found.state_version is None else f", and version {found.state_version} of the state"
@@ -217,7 +243,11 @@ def _verification(found: "Verification") -> RenderableType:
     for one in found.findings:
         parts.append(Text.assemble("\n", (f"{one.severity.value}  ", _STYLES[one.severity.value]), (one.file, "bold")))
         parts += [Text(f"  {with_file(text)}") for text in (one.meaning, one.consequence, one.remedy)]
-    parts.append(Text("\nNothing stands in the way of the next start." if found.ok else "\nNot as Spark wrote it.", "bold"))
+    if found.ok:
+        parts.append(Text("\nNothing stands in the way of the next start.", "bold"))
+    else:
+        mended = f" `penstock checkpoint repair {path}` shows what it can mend without losing or repeating rows."
+        parts.append(Text.assemble(("\nNot as Spark wrote it.", "bold"), "" if path is None else mended))
     return Group(*parts)
 
 

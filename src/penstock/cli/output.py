@@ -61,17 +61,21 @@ def show(
 
 def show_error(error: PenstockError, *, as_json: bool) -> None:
     """Print what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
-    message, remedy = with_file(scrub(error.message)), with_file(scrub(error.remedy))
+    message, remedy = _worded(error.message), _worded(error.remedy)
     if as_json:
-        by_sink = {sink: _scrubbed(fields) for sink, fields in error.by_sink.items()}
-        print_line({"error": {**_scrubbed(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})
+        by_sink = {sink: _worded_fields(fields) for sink, fields in error.by_sink.items()}
+        print_line({"error": {**_worded_fields(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})
     bold, red, end = ("\033[1m", "\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "", "")
     sys.stderr.write(f"{red}error:{end} {bold}{printable(message)}{end}\n{printable(remedy)}\n")
     sys.stderr.flush()
 
 
-def _scrubbed(fields: Mapping[str, object]) -> dict[str, object]:
-    return {name: scrub(value) if isinstance(value, str) else value for name, value in fields.items()}
+def _worded(text: str) -> str:
+    return with_file(scrub(text))
+
+
+def _worded_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    return {name: _worded(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 
 class SafeConsole(Console):

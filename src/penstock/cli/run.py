@@ -21,7 +21,7 @@ from rich.text import Text
 from typing_extensions import Self
 
 from penstock.cli.opening import File, Json, Overrides, SparkLog, debugging, pipeline, quiet_session
-from penstock.cli.output import console, print_line
+from penstock.cli.output import console, name_file, print_line
 from penstock.cli.table import OneLine, table
 from penstock.errors import Failed, Retryable
 from penstock.observe.last_error import noting_error
@@ -57,6 +57,7 @@ def run(
     """
     heartbeat, turn = Heartbeat.of_environment(), Turn.of_environment()
     chosen = pipeline(file, [*(overrides or ()), *([_EVERYTHING_NOW] if available_now else [])])
+    name_file(None if overrides else file)  # --available-now replaces nothing that another command goes by
     on_terminal = sys.stdout.isatty() and not as_json
     shown: Progress = Terminal(chosen.settings.pipeline) if on_terminal else JsonLines()
     log = SparkLog(chosen.settings.home) if on_terminal and not debugging(context) else None

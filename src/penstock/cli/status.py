@@ -199,6 +199,8 @@ def _published(found: "Status") -> Text | None:
     )
     if found.is_running:
         return Text(f"{missing}; the driver publishes it", "yellow")
+    if any(place.state in {"foreign", "ahead", "lost"} and not place.lets_start for place in found.places):
+        return Text(with_file(f"NO: {missing}; a start would be refused, and so would `penstock recover`"), "bold red")
     return Text(with_file(f"NO: {missing}; `penstock recover` publishes it, or the next start"), "bold red")
 
 

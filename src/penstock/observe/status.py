@@ -168,7 +168,8 @@ class Status:
         if worst is None:
             return replace(self, places=places)
         if not worst.lets_start:
-            return replace(self, places=places, health="conflict", text=f"{worst.trouble} A start would be refused.")
+            text = f"{worst.trouble} A start would be refused: `penstock doctor FILE` says what to do."
+            return replace(self, places=places, health="conflict", text=text)
         return replace(
             self, places=places, health="conflict", text=self.text if self.health == "conflict" else f"{worst.trouble}"
         )

@@ -21,8 +21,10 @@ from penstock.errors import CheckpointDamaged, CheckpointReplaced, OffsetsConfli
 from penstock.observe.driver import Driver
 from penstock.observe.status import status
 from penstock.observe.supervision import supervision
-from penstock.run.assembly import DeliveryPlan, assemble
-from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew
+from penstock.protocols import Ledger
+from penstock.run.assembly import DeliveryPlan, assemble, checkpoint_of, ledger_of
+from penstock.run.continuation import MADE_AGAIN, batch_in_checkpoint, begin_anew, require_not_lost
+from penstock.run.lost_state import require_state
 from penstock.run.operations import coordinating
 from penstock.run.runtime import Runtime, opened_by_this_process, prepare
 from penstock.spark.active_queries import active_query_ids, end_upkeep_of_state
@@ -50,6 +52,8 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
     """Repair the checkpoint with what the ledger knows of it; see `plan_repair`. Fences as `rewind_checkpoint` does."""
 
     def make(runtime: Runtime) -> Act:
+        require_not_lost(runtime.ledger, runtime.checkpoint)
+        _require_state(plan, runtime.ledger)
         decided = _decided(runtime, plan)
         try:
             return plan_repair(runtime.checkpoint.files, query_id=query_id, decided=decided)
@@ -61,6 +65,22 @@ def repair_checkpoint(plan: DeliveryPlan, *, query_id: str | None, yes: bool) ->
             raise
 
     return perform_act(plan, "repair", {"query_id": query_id}, make, yes=yes)
+
+
+def require_whole(plan: DeliveryPlan) -> None:
+    """Raise CheckpointMissing if the pipeline has no checkpoint, though its ledger continues one.
+
+    Raises CheckpointDamaged for one that has lost its state.
+    """
+    with closing(ledger_of(plan)) as ledger:
+        require_not_lost(ledger, checkpoint_of(plan))
+        _require_state(plan, ledger)
+
+
+def _require_state(plan: DeliveryPlan, ledger: Ledger) -> None:
+    tail = ledger.tail()
+    if tail is not None:
+        require_state(plan, ledger, tail.summary)
 
 
 def _is_at_its_begin(checkpoint: SparkCheckpoint) -> bool:

@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
+from penstock.checkpoint.entries import SAME_COMMAND
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import are_places, recognise
 from penstock.commit.publication import continued_decision, decision_of
@@ -28,6 +29,10 @@ from penstock.run.named_sources import problems, require_same_keys
 from penstock.run.runtime import Runtime
 
 MADE_AGAIN = "Without a copy, `penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
+_MENDED = (
+    "Without a copy, `penstock checkpoint repair FILE` mends what can be mended without losing or repeating rows; else "
+    "`penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
+)
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
@@ -61,12 +66,7 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
             raise _not_new(summary, checkpoint, position)
         return
     if position is None:
-        raise CheckpointMissing(
-            f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
-            "does not exist.",
-            remedy="If it is elsewhere, name that place as `checkpoint` of the pipeline. If it is lost, put it back from a copy; "
-            "or make it again from the ledger: `penstock checkpoint rebuild`; or read what `penstock adopt` says of a new one.",
-        )
+        raise _missing(summary, checkpoint)
     if position.query_id is None:
         raise CheckpointMissing(
             f"The ledger continues query {summary.query_id} with batch {expected}, but the checkpoint {checkpoint.location} "
@@ -93,6 +93,22 @@ def require_continuation(summary: Summary, checkpoint: SparkCheckpoint) -> None:
         raise with_way_out(damaged, summary, checkpoint) from None
 
 
+def require_not_lost(ledger: Ledger, checkpoint: SparkCheckpoint) -> None:
+    """Raise CheckpointMissing if there is no checkpoint where the ledger continues one."""
+    tail = ledger.tail()
+    if tail is not None and tail.summary.query_id is not None and tail.summary.next_batch_id and not checkpoint.exists():
+        raise _missing(tail.summary, checkpoint)
+
+
+def _missing(summary: Summary, checkpoint: SparkCheckpoint) -> CheckpointMissing:
+    return CheckpointMissing(
+        f"The ledger continues query {summary.query_id} with batch {summary.next_batch_id}, but the checkpoint "
+        f"{checkpoint.location} does not exist.",
+        remedy="If it is elsewhere, name that place as `checkpoint` of the pipeline. If it is lost, put it back from a copy; "
+        "or make it again from the ledger: `penstock checkpoint rebuild`; or read what `penstock adopt` says of a new one.",
+    )
+
+
 def _not_new(summary: Summary, checkpoint: SparkCheckpoint, position: CheckpointPosition) -> BatchGap:
     """Return the refusal of a checkpoint that goes on, where the ledger expects a new one."""
     if summary.adopted_at is not None:
@@ -116,8 +132,8 @@ def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckp
     """
     if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:
         error.remedy = begin_anew(checkpoint)
-    elif isinstance(error, CheckpointDamaged) and MADE_AGAIN not in error.remedy:
-        error.remedy = f"{error.remedy} {MADE_AGAIN}"
+    elif isinstance(error, CheckpointDamaged) and _MENDED not in error.remedy and not error.remedy.startswith(SAME_COMMAND):
+        error.remedy = f"{error.remedy} {_MENDED}"
     return error
 
 

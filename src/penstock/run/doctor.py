@@ -10,7 +10,7 @@ from tenacity import Retrying, retry_if_result, stop_after_attempt, wait_fixed
 from penstock.blob import expiry_finding, open_store
 from penstock.blob.url import is_blob
 from penstock.commit.backfill import require_joinable
-from penstock.commit.publication import batch_at, dead_staging, decision_in, waiting_entries
+from penstock.commit.publication import batch_at, dead_staging, decision_in, require_sinks_of, waiting_entries
 from penstock.core.high_water_mark import HighWaterMark
 from penstock.core.model import (
     AccountName,
@@ -36,13 +36,15 @@ from penstock.protocols import HasMarker, HasStaging, Ledger, ListsOpenTransacti
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of, spool_of
 from penstock.run.continuation import require_continuation
 from penstock.run.kafka_input import known_topics
-from penstock.run.ledger_match import Place, ledger_mismatch, published_rows
+from penstock.run.ledger_match import Place, ledger_mismatch, published_rows, require_own_staging
+from penstock.run.lost_state import require_state
 from penstock.run.operations import newest_decision
+from penstock.run.preflight.compare import compare
 from penstock.run.removed_directories import missing_directory, rows_gone
 from penstock.run.status import topics_named
 from penstock.source.kafka.options import client_options
 from penstock.source.kafka.watch import kafka_sources
-from penstock.spec.pipeline import without_ledger
+from penstock.spec.pipeline import PipelineSettings, without_ledger
 from penstock.spec.source import Source
 from penstock.support.secret import scrub
 
@@ -165,23 +167,36 @@ def doctor_of(plan: DeliveryPlan) -> Diagnosis:
                 *silent,
             ),
             transactions=tuple(transactions),
-            refused=_refusal(plan, ledger, tail, sinks),
+            refused=_refusal(case, sinks, states),
             failure=known.failure,
         )
 
 
-def _refusal(plan: DeliveryPlan, ledger: Ledger, tail: Entry | None, sinks: Sequence[Sink]) -> str | None:
+def _refusal(case: _Case, sinks: Sequence[Sink], states: Sequence[AccountState]) -> str | None:
     """Return why a start would be refused. None if a running driver moved ledger and checkpoint between the looks."""
-    exactly_once = plan.settings.guarantee is Guarantee.EXACTLY_ONCE
-    if not exactly_once or without_ledger(plan.settings) is not None:
+    settings = case.plan.settings
+    if settings.guarantee is not Guarantee.EXACTLY_ONCE or without_ledger(settings) is not None:
         return None
-    summary = Summary() if tail is None else tail.summary
+    summary = Summary() if case.tail is None else case.tail.summary
     try:
-        require_continuation(summary, checkpoint_of(plan))
+        require_continuation(summary, checkpoint_of(case.plan))
+        require_state(case.plan, case.ledger, summary)
         require_joinable(summary, [sink.name for sink in sinks])
+        if case.newest is not None:
+            require_sinks_of(case.newest, sinks, summary)
+        _require_unchanged(case, summary)
+        if all(state.state in {*_FINE, "outstanding"} for state in states):  # else what is wrong there comes first
+            require_own_staging(case.ledger, sinks, pipeline=case.plan.pipeline)
     except PenstockError as error:
-        return scrub(f"{error.message} {error.remedy}") if ledger.tail() == tail else None
+        return scrub(f"{error.message} {error.remedy}") if case.ledger.tail() == case.tail else None
     return None
+
+
+def _require_unchanged(case: _Case, summary: Summary) -> None:
+    """Raise PipelineChanged for a change of the file that breaks the pipeline, as far as that is known without Spark."""
+    settings = case.plan.settings
+    if isinstance(settings, PipelineSettings) and settings.sources:
+        compare(settings, case.plan, case.ledger, summary=summary).require_startable()
 
 
 def _look(sinks: Sequence[Sink], case: _Case) -> tuple[AccountState, ...]:

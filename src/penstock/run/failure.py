@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 from py4j.protocol import Py4JNetworkError
 
-from penstock.checkpoint.entries import Anomaly, Severity
+from penstock.checkpoint.entries import RESTORE, Anomaly, Severity
 from penstock.checkpoint.inspection import inspect_files
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.errors import (
@@ -39,6 +39,7 @@ _STOPPED = "Cannot call methods on a stopped SparkContext"
 _MOVED_INPUT = re.compile(r"Wrong basePath (\S+) for the root path: (\S+?)\.?(?=\s|$)")
 _OVERFLOW = "java.lang.StackOverflowError"
 _LATE_WORKER = "waiting for the Python worker to connect back"
+_LOST_STATE = "STREAMING_STATEFUL_OPERATOR_MISSING_STATE_DIRECTORY"
 _LOST_METADATA = "STREAMING_CHECKPOINT_MISSING_METADATA_FILE"
 
 
@@ -192,9 +193,14 @@ def from_text(text: str) -> PenstockError | None:
             "Another run of this query writes to the same checkpoint.",
             remedy="Let the newer run work, or stop it before you start another.",
         )
+    if _LOST_STATE in text:
+        return CheckpointDamaged(
+            "The checkpoint has lost the state of the query: its directory `state` is missing or empty, so Spark does not start.",
+            remedy=RESTORE,
+        )
     if _LOST_METADATA in text:
         return CheckpointMissing(
             "The checkpoint holds offsets but its `metadata` file is gone, so Spark does not know which query it belongs to.",
-            remedy="Put the file back from a backup; `penstock history` names the query id.",
+            remedy="If it is the checkpoint of that query, `penstock checkpoint repair FILE --yes` writes the file again.",
         )
     return None

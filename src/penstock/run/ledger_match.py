@@ -260,5 +260,6 @@ def _require_own_signature(ledger: Ledger, signature: Signature, sink: Sink) -> 
         f"Sink {sink.name!r} would stage into {signature.place}, which is in use by {user}, but the ledger at {ledger.location} "
         f"{found}: another ledger, or an older copy, is in its place.",
         remedy="Put the newest ledger back. Where there are two, one would sweep what the other stages: give each a `spool:` of "
-        f"its own. If that ledger is gone for good, remove {signature.place}/{signature.name} and start again.",
+        "its own. If that ledger is gone for good, take away first what it published and this one does not know: "
+        f"`penstock verify FILE` names it. Then remove {signature.place}/{signature.name} and start again.",
     )

@@ -20,9 +20,10 @@ from penstock.commit.publication import decision_in, decision_of
 from penstock.commit.rewind import TakesBack, ahead_after, decided_to, require_level, taken_back
 from penstock.core.faults import FaultPoint
 from penstock.core.model import BatchId, Entry, Json, Opened, Position, Rewound, SinkName, SourceName, Totals
+from penstock.core.taken_back import TakenBack
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, LedgerMismatch, PenstockError, Refused, Retryable, SourcesChanged, Usage
-from penstock.protocols import Ledger, Sink
+from penstock.protocols import HasMarker, Ledger, Sink
 from penstock.run.assembly import DeliveryPlan
 from penstock.run.checkpoint_acts import require_query, require_same_ends, stopped
 from penstock.run.operations import coordinating
@@ -357,12 +358,23 @@ class _Asked:
         if not isinstance(sink, TakesBack):
             return replace(judged, refused="what was delivered there cannot be taken back.")
         try:
-            sink.require_taken_back_exactly(taken)
+            sink.require_taken_back_exactly(self._published(sink, taken, tail))
         except (Retryable, LedgerMismatch):
             raise
         except PenstockError as error:
             return replace(judged, refused=scrub(error.message))
         return judged
+
+    def _published(self, sink: Sink, taken: TakenBack, tail: Entry) -> TakenBack:
+        """Return `taken` without the newest decision if the sink's markers lack it: `act` publishes it first."""
+        newest = tail.summary.decided_at
+        accounts = {piece.account for each in taken.publications if each.position == newest for piece in each.staged}
+        if newest is None or not isinstance(sink, HasMarker):
+            return taken
+        marks = [sink.high_water_mark(account, pipeline=self.runtime.pipeline) for account in accounts]
+        if all(mark is not None and mark.position >= newest for mark in marks):
+            return taken
+        return replace(taken, publications=tuple(each for each in taken.publications if each.position != newest))
 
     def _events_gone(self, target: Entry) -> list[str]:
         """Return what is gone of the events of the batches to be done again. What cannot be looked at is in the lag."""

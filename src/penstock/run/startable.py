@@ -16,6 +16,7 @@ from penstock.errors import DependencyMissing, Refused, Usage
 from penstock.protocols import Ledger
 from penstock.run.assembly import DeliveryPlan, checkpoint_of, ledger_of, sinks_of
 from penstock.run.continuation import require_continuation
+from penstock.run.lost_state import require_state
 from penstock.run.operations import newest_decision
 from penstock.run.preflight.change import Preflight
 from penstock.run.preflight.compare import SeenBySpark, compare
@@ -143,6 +144,7 @@ def require_continued(settings: PipelineSettings, plan: DeliveryPlan) -> None:
         try:
             require_rewound(tail.summary, ledger)
             require_continuation(tail.summary, checkpoint_of(plan))
+            require_state(plan, ledger, tail.summary)
             _require_sinks(plan, ledger, tail)
             compare(settings, plan, ledger, summary=tail.summary).require_startable()
         except Refused:

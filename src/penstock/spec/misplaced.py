@@ -27,10 +27,11 @@ def with_place(complaint: Complaint, content: Mapping[str, Any]) -> Complaint:
     key = str(complaint.at[-1])
     if key == "type" and complaint.at[0] == "sources":
         return replace(complaint, remedy="A source has the key format in its place.")
-    places = [_where(place) for place in _places(key, complaint.at, content)]
-    if places:
-        return replace(complaint, remedy=f"It belongs {' or '.join(places[:_MANY])}.")
     types = [kind for kind, keys in _sink_keys().items() if key in keys]
+    is_of_sinks = bool(types) and complaint.at[0] == "sinks"  # of another type: it was hardly meant for a source
+    found = [place for place in _places(key, complaint.at, content) if not (is_of_sinks and place[:1] == ("sources",))]
+    if found:
+        return replace(complaint, remedy=f"It belongs {' or '.join(map(_where, found[:_MANY]))}.")
     if types and "Did you mean" not in complaint.remedy:
         return replace(complaint, remedy=f"It is a key of sinks of type {', '.join(types)}. {complaint.remedy}")
     return complaint

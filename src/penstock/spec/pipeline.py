@@ -2,7 +2,7 @@
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias
 
 from pydantic import Field, model_validator
 from pydantic_core import PydanticCustomError
@@ -64,6 +64,8 @@ class Transform(OneKey):
 
 class Trigger(OneKey):
     """When the next batch starts. Exactly one of the keys."""
+
+    replaced_by: ClassVar = " On the command line, `--set 'trigger={available_now: true}'` replaces what the file has."
 
     processing_time: Duration | None = Field(
         default=None, description="A batch at this interval, such as `10s`; `0` starts the next one as soon as the last is done."

@@ -84,6 +84,8 @@ class OneKey(Settings):
     """Base of settings that take exactly one of their keys."""
 
     model_config: ClassVar[ConfigDict] = ConfigDict(json_schema_extra={"minProperties": 1, "maxProperties": 1})
+    replaced_by: ClassVar[str] = ""
+    """What to say of replacing the key on the command line, where several are given."""
 
     @model_validator(mode="after")
     def _exactly_one(self) -> Self:
@@ -95,7 +97,8 @@ class OneKey(Settings):
     def _not_one(self, given: Sequence[str]) -> PydanticCustomError:
         """Return the complaint about settings with the keys `given`, of which there are none or several."""
         message = f"has {' and '.join(given)}" if given else "is empty"
-        return complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.")
+        replaced = self.replaced_by if given else ""
+        return complaint_error(message, remedy=f"Give exactly one of {', '.join(type(self).model_fields)}.{replaced}")
 
 
 _MANY = 20

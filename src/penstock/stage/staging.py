@@ -238,6 +238,11 @@ def from_spark(cause: Exception) -> PenstockError:
 
 
 def _advice(spark_error: SparkError) -> str:
+    if spark_error.condition is not None and spark_error.condition.startswith("CANNOT_LOAD_STATE_STORE"):
+        return (
+            "`penstock checkpoint verify FILE` says which file of the state is damaged or missing. Restore the checkpoint from a "
+            "copy, and start again; without a copy, `penstock checkpoint rebuild FILE` makes it again, or says why it cannot."
+        )
     if spark_error.condition is not None and spark_error.condition.startswith("FAILED_READ_FILE"):
         return (
             "Put a good file of that name in its place, with the modification time of the bad one (touch -r BAD GOOD; "

@@ -10,6 +10,7 @@ tell people more; they are removed with the log's old files.
 """
 
 import json
+import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
@@ -60,6 +61,10 @@ _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
 """Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
 
+_DAMAGE = re.compile(r"Expected contiguous commit files, but found gap|Json error: .*")
+"""What the library says of a commit that is missing between others, or is no JSON, without its own names of the files."""
+
+
 def delta_error(point: str) -> DeltaError:
     """Return the error of an armed fault point, as the library would raise it."""
     return DeltaError(f"{point} failed.")
@@ -104,8 +109,15 @@ class DeltaLog(TableLog):
         except TableNotFoundError:
             return None
         except Exception as cause:
+            reason = first_line(cause)
+            damage = _DAMAGE.search(reason)
+            if damage is not None:
+                raise Failed(
+                    f"The log of the Delta table {self.uri} is damaged: {damage[0]}.",
+                    remedy="Restore the files of `_delta_log` from a copy, and start again: what was decided is published then.",
+                ) from cause
             raise Retryable(
-                f"The log of the Delta table {self.uri} cannot be read: {first_line(cause)}.",
+                f"The log of the Delta table {self.uri} cannot be read: {reason}.",
                 remedy="Try again. If it fails again, find out who else writes to the table, and with which version of Delta.",
             ) from cause
 

@@ -232,6 +232,8 @@ def _read(area: ListsFiles, file: StoredFile, schema: str, row_digest: RowDigest
         with area.open(file.name) as data:
             content = read_content(data, name=file.name, schema=schema, row_digest=row_digest, field_ids=file.field_ids)
             return FileContent(file=file, content=content, problem=None)
+    except FileNotFoundError:
+        return FileContent(file=file, content=None, problem="is not there any more")
     except (pa.ArrowException, PenstockError, OSError, ValueError) as cause:
         reason = (
             str(cause).split("\n", maxsplit=1)[0] if schema else "no batch was published yet that says which columns they have"
