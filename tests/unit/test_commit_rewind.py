@@ -86,8 +86,10 @@ def test_other_files_under_the_same_offsets_are_told_apart(bench: Bench) -> None
     coordinator = bench.opened()
     planned = replace(batch_of(2).offsets[0], content="0123456789abcdef")
     other = replace(batch_of(2), offsets=(planned,))
-    with pytest.raises(OffsetsConflict, match=r"events 2..3 \(content 0123456789ab\), expected events 2..3\."):
+    said = r"events 2..3 \(content 0123456789ab\), expected events 2..3\."
+    with pytest.raises(OffsetsConflict, match=said) as refused:
         coordinator.deliver(other, bench.stage(other))
+    assert "`penstock checkpoint rewind FILE --to-batch 1 --yes`, and start again" in refused.value.remedy
 
 
 class TestAdoption:

@@ -258,9 +258,16 @@ def require_repeated(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], l
         raise OffsetsConflict(
             f"Sink {sink!r} kept batch {number} when the pipeline was rewound, but Spark now plans it with other offsets or "
             f"files: {described_offsets(batch.offsets)}, expected {described_offsets(kept.offsets)}.",
-            remedy="Have Spark plan as before (the source's limit for each trigger), and rewind again; or take sink "
-            f"{sink!r} out of the pipeline.",
+            remedy=f"Have Spark plan as before (the source's limit for each trigger){_anew(number)}; or take sink {sink!r} out "
+            "of the pipeline.",
         )
+
+
+def _anew(number: BatchId) -> str:
+    """Return how a plan is dropped that was not decided: until then Spark runs it again, whatever the limit is by now."""
+    if not number:
+        return ", with a checkpoint that begins anew"
+    return f", let it plan the batch anew by `penstock checkpoint rewind FILE --to-batch {number - 1} --yes`, and start again"
 
 
 def sinks_astray(batch: Batch, *, summary: Summary, sinks: Sequence[Sink], ledger: Ledger) -> frozenset[SinkName]:
