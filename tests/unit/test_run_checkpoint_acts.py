@@ -252,7 +252,7 @@ def test_a_start_that_refuses_a_torn_checkpoint_names_the_repair(world: World) -
     damaged(world, "torn metadata")
     with pytest.raises(CheckpointDamaged, match="metadata is not JSON") as refused:
         driver.deliver(4)
-    assert refused.value.remedy.startswith("`penstock checkpoint repair` repairs it, or says why it cannot. Otherwise restore")
+    assert "Without a copy, `penstock checkpoint repair FILE` mends what can be mended" in refused.value.remedy
     assert repair_checkpoint(world.plan, query_id=None, yes=True).done
     assert not world.driver().deliver(4).already
 

@@ -14,6 +14,10 @@ ENTRY_ID = re.compile(r"0|[1-9]\d{0,17}")
 OFFSET_VERSIONS = (1, 2)
 COMMIT_VERSIONS = (1, 2, 3)
 RESTORE = "Restore the checkpoint from a copy."
+MENDED = (
+    "Without a copy, `penstock checkpoint repair FILE` mends what can be mended without losing or repeating rows; else "
+    "`penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
+)
 
 
 def entry_ids(names: Iterable[str]) -> list[BatchId]:

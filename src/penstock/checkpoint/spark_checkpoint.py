@@ -7,6 +7,7 @@ from pathlib import Path
 
 from penstock.checkpoint.entries import (
     ENTRY_ID,
+    MENDED,
     RESTORE,
     OffsetsEntry,
     Unreadable,
@@ -24,6 +25,8 @@ from penstock.core.kafka_offset import beginning_in, without_notes
 from penstock.core.model import Batch, BatchId, OffsetRange, QueryId, SourceName
 from penstock.core.topics import InputFile
 from penstock.errors import CheckpointDamaged, SourcesChanged
+
+_RESTORE = f"{RESTORE} {MENDED}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +73,7 @@ class SparkCheckpoint:
         try:
             return QueryId(parse_query_id(data))
         except Unreadable as error:
-            raise self._damaged(f"metadata {error}", error.remedy or RESTORE) from None
+            raise self._damaged(f"metadata {error}", error.remedy or _RESTORE) from None
 
     def latest_offsets_id(self) -> BatchId | None:
         """Return the newest batch that Spark planned, None if there is none."""
@@ -92,7 +95,7 @@ class SparkCheckpoint:
         try:
             return parse_offsets(data)
         except Unreadable as error:
-            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else RESTORE
+            remedy = restore_or_plan_anew(batch_id) if batch_id == self.latest_offsets_id() else _RESTORE
             raise self._damaged(f"offsets/{batch_id} {error}", remedy) from None
 
     def require_readable(self, planned: BatchId | None) -> None:
@@ -117,7 +120,7 @@ class SparkCheckpoint:
         try:
             parse_commit(data)
         except Unreadable as error:
-            remedy = restore_or_run_again(newest) if newest == planned else RESTORE
+            remedy = restore_or_run_again(newest) if newest == planned else _RESTORE
             raise self._damaged(f"commits/{newest} {error}", remedy) from None
 
     def batch(self, batch_id: BatchId, source_names: Sequence[SourceName]) -> Batch:
@@ -226,7 +229,7 @@ class SparkCheckpoint:
                 "otherwise restore the directory from a copy.",
             ) from None
 
-    def _damaged(self, what: str, remedy: str = RESTORE) -> CheckpointDamaged:
+    def _damaged(self, what: str, remedy: str = _RESTORE) -> CheckpointDamaged:
         return CheckpointDamaged(f"In the checkpoint {self.location}, {what}.", remedy=remedy)
 
     def _changed(self, batch_id: BatchId, entry: OffsetsEntry, names: Sequence[SourceName]) -> SourcesChanged:

@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 
-from penstock.checkpoint.entries import SAME_COMMAND
+from penstock.checkpoint.entries import MENDED, SAME_COMMAND
 from penstock.checkpoint.spark_checkpoint import SparkCheckpoint
 from penstock.commit.identity import are_places, recognise
 from penstock.commit.publication import continued_decision, decision_of
@@ -29,10 +29,6 @@ from penstock.run.named_sources import problems, require_same_keys
 from penstock.run.runtime import Runtime
 
 MADE_AGAIN = "Without a copy, `penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
-_MENDED = (
-    "Without a copy, `penstock checkpoint repair FILE` mends what can be mended without losing or repeating rows; else "
-    "`penstock checkpoint rebuild` makes the checkpoint again from the ledger, or says why it cannot."
-)
 
 
 def position_of(checkpoint: SparkCheckpoint) -> CheckpointPosition | None:
@@ -132,8 +128,8 @@ def with_way_out(error: PenstockError, summary: Summary, checkpoint: SparkCheckp
     """
     if isinstance(error, CheckpointDamaged | CheckpointMissing) and summary.next_batch_id is None:
         error.remedy = begin_anew(checkpoint)
-    elif isinstance(error, CheckpointDamaged) and _MENDED not in error.remedy and not error.remedy.startswith(SAME_COMMAND):
-        error.remedy = f"{error.remedy} {_MENDED}"
+    elif isinstance(error, CheckpointDamaged) and MENDED not in error.remedy and not error.remedy.startswith(SAME_COMMAND):
+        error.remedy = f"{error.remedy} {MENDED}"
     return error
 
 
