@@ -61,8 +61,12 @@ _UNQUOTED: Final = "/!'()*-._~$&+,;=:@"
 """Characters of a path that the library writes into the log unquoted. Writers do not agree how some others are quoted."""
 
 
-_DAMAGE = re.compile(r"Expected contiguous commit files, but found gap|Json error: .*")
-"""What the library says of a commit that is missing between others, or is no JSON, without its own names of the files."""
+_DAMAGE = re.compile(r"Json error: .*")
+_GAP = "Expected contiguous commit files, but found gap"
+"""What the library says of a commit that is no JSON, and of one that is missing between others, without its names of the files.
+
+A gap can be what a look finds while another writer removes entries that are too old.
+"""
 
 
 def delta_error(point: str) -> DeltaError:
@@ -115,6 +119,12 @@ class DeltaLog(TableLog):
                 raise Failed(
                     f"The log of the Delta table {self.uri} is damaged: {damage[0]}.",
                     remedy="Restore the files of `_delta_log` from a copy, and start again: what was decided is published then.",
+                ) from cause
+            if _GAP in reason:
+                raise Retryable(
+                    f"The log of the Delta table {self.uri} lacks a commit between others.",
+                    remedy="Try again: another writer may be removing old ones. If it fails again, restore the files of "
+                    "`_delta_log` from a copy.",
                 ) from cause
             raise Retryable(
                 f"The log of the Delta table {self.uri} cannot be read: {reason}.",
