@@ -260,9 +260,9 @@ MUTANTS_OF_DUCKDB = (
     Mutant(
         bug=37,
         name="a-key-of-duckdb-that-is-none-any-more-is-told-without-a-remedy",
-        file=MOVE,
-        find="    _require_told_apart(connection, rows, target)\n",
-        replace="",
+        file=TABLE_SCHEMA,
+        find="        if target.write in BY_KEY and not can_prepare(",
+        replace="        if not decided and target.write in BY_KEY and not can_prepare(",
         tests=(f"{OF_DECIDED_TABLES}::test_a_key_that_is_none_any_more_is_told_with_what_to_run",),
     ),
     Mutant(

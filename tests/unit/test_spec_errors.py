@@ -418,7 +418,6 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             "--set trigger.processing_tim: trigger.processing_tim is not a known key.",
             "Did you mean processing_time? The keys here are: processing_time, available_now, once, continuous, real_time.",
         ),
-        ("chekpoint.url=1", "--set chekpoint.url: chekpoint is not a known key.", "Did you mean checkpoint?"),
         ("home", "--set should be key=value, found a text without =.", "Write it like --set trigger.processing_time=10s."),
         ("a..b=1", "--set should be key=value, found the key 'a..b'.", "Write it like --set trigger.processing_time=10s."),
         ("home.x=1", "--set home.x: home is a single value, nothing below it is called x.", "Correct the key path."),

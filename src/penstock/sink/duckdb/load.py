@@ -119,14 +119,8 @@ def write(
     target: Target,
 ) -> Loaded:
     """Write decided rows into the table, as `SqlSink._write` specifies: check what was altered since, then `load` them."""
-    _require_told_apart(connection, rows, target)
     _require_written(connection, table_schema, rows, target)
     return load(connection, batches, rows, target)
-
-
-def _require_told_apart(connection: "duckdb.DuckDBPyConnection", rows: "pa.Schema", target: Target) -> None:
-    if target.write in BY_KEY and not can_prepare(connection, TABLES.statements_of(rows, target).tells_apart):
-        raise TABLES.columns(target, decided=True).no_unique_index(target.key)
 
 
 def _require_written(
