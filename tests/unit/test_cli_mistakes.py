@@ -57,6 +57,11 @@ def ended(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[object, str]
         ("files flights.yaml --sink warehouse", 2, "Sink 'warehouse' is not of type parquet.\nName one of type parquet: lake."),
         ("files flights.yaml --sink lak", 2, "The pipeline has no sink 'lak'.\nName one of type parquet: lake."),
         (
+            "status flights.yaml --set chekpoint.url=1",
+            2,
+            "error: --set chekpoint.url: chekpoint is not a known key.\nDid you mean checkpoint?",
+        ),
+        (
             "compare flights.yaml flights.yaml --other-set trigger={",
             2,
             "error: --other-set trigger: the value is not valid YAML: ",
