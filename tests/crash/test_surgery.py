@@ -195,7 +195,7 @@ def test_a_lost_log_of_input_files_is_refused(world: World) -> None:
     assert_refused(run(world), "CheckpointDamaged", remedy="from a copy")
     feed(world)
     assert_refused(run(world), "CheckpointDamaged", remedy="from a copy")
-    shutil.rmtree(log)  # Spark has made an empty one
+    assert not log.exists(), "it is refused before Spark starts, which would make an empty one"
     (world.root / "sources").rename(log)
     assert_continues(world)
 
