@@ -209,7 +209,7 @@ class ChangingTable:
             self.bench.rig.sql(self.rename_back)
             self.rename_back, self.columns = None, dict(self.first_columns)
             return
-        if "Cast the column in the transform" in remedy:
+        if "cast the column in the transform" in remedy.lower():
             name = re.match(r"Column '(\w+)'", refusal.message)[1]
             self.columns[name] = self.first_columns[name]
             return
