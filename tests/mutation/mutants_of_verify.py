@@ -258,8 +258,8 @@ MUTANTS_OF_VERIFY = (
         bug=16,
         name="a-torn-log-of-a-source-is-left-to-spark",
         file="src/penstock/checkpoint/spark_checkpoint.py",
-        find="        if torn is not None:\n            raise self._damaged(torn.message",
-        replace="        if False:\n            raise self._damaged(torn.message",
+        find="        if wrong is not None:\n            raise self._damaged(wrong.message",
+        replace="        if False:\n            raise self._damaged(wrong.message",
         tests=("tests/unit/test_run_doctor.py::test_a_log_of_a_source_that_is_torn_is_told_before_spark_is",),
     ),
     Mutant(
