@@ -274,7 +274,7 @@ MUTANTS_OF_VERIFY = (
         bug=17,
         name="rows-of-one-length-are-taken-to-adjoin",
         file="src/penstock/core/xxh64.py",
-        find="    if len(starts) == 0 or not _adjoin(starts, length):\n",
+        find="    if len(starts) == 0 or not adjoining:\n",
         replace="    if len(starts) == 0:\n",
         tests=("tests/unit/test_xxh64.py::test_it_is_that_of_the_library[31-31-5000-False]",),
     ),

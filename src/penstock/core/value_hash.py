@@ -13,19 +13,17 @@ import pyarrow as pa
 
 from penstock.core.xxh64 import (
     P1,
-    P2,
-    P3,
-    P4,
     P5,
     STRIPE_BYTES,
     Bytes,
     Places,
     Words,
+    advanced,
     finish,
     hash_bytes,
     mix_int,
     mix_long,
-    rotate,
+    mixed_long,
     words_at,
 )
 
@@ -194,17 +192,13 @@ def _steps_of(data: Bytes, starts: Places, lengths: Places) -> "list[_Step]":
     """Return what XXH64 does with values shorter than a stripe, and what of it depends on the value alone."""
     steps = list[_Step]()
     for word in range(3):
-        steps.append(_step(lengths >= 8 * (word + 1), starts + 8 * word, data, "<u8", _mixed_long))
+        steps.append(_step(lengths >= 8 * (word + 1), starts + 8 * word, data, "<u8", mixed_long))
     rest = starts + (lengths & -8)
     steps.append(_step((lengths & 4) != 0, rest, data, "<u4", lambda words: words * P1))
     rest = rest + (lengths & 4)
     for byte in range(3):
         steps.append(_step((lengths & 3) > byte, rest + byte, data, "<u1", lambda words: words * P5))
     return [step for step in steps if step.has is None or step.has.any()]
-
-
-def _mixed_long(words: Words) -> Words:
-    return rotate(words * P2, 31) * P1
 
 
 @dataclass(frozen=True, slots=True)
@@ -223,16 +217,9 @@ def _step(has: "npt.NDArray[np.bool_]", places: Places, data: Bytes, kind: str, 
     return _Step(None if has.all() else has, words, int(kind[-1]))
 
 
-_AFTER = {8: (27, P1, P4), 4: (23, P2, P3), 1: (11, P1, np.uint64(0))}
-"""Bits to rotate by, factor and summand after a word of so many bytes was folded in."""
-
-
 def _hash_by_steps(steps: "list[_Step]", state: Words, codes: "npt.NDArray[Any]") -> Words:
     for step in steps:
-        bits, factor, summand = _AFTER[step.width]
-        folded = rotate(state ^ step.words[codes], bits)
-        folded *= factor
-        folded += summand
+        folded = advanced(state ^ step.words[codes], step.width)
         state = folded if step.has is None else np.where(step.has[codes], folded, state)
     return finish(state)
 
