@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 
 from penstock.checkpoint.entries import (
@@ -105,7 +106,7 @@ class SparkCheckpoint:
         """
         entry = None if planned is None else self.offsets(planned)
         offsets = {} if entry is None else entry.offsets
-        wrong = next(iter((*torn_sources(self.files, offsets), *lost_source_logs(self.files, offsets))), None)
+        wrong = next(chain(torn_sources(self.files, offsets), lost_source_logs(self.files, offsets)), None)
         if wrong is not None:
             raise self._damaged(wrong.message.rstrip("."), wrong.remedy)
         if planned:

@@ -63,8 +63,8 @@ def show_error(error: PenstockError, *, as_json: bool) -> None:
     """Print what happened and what to do on stderr; with `as_json` also as the last object on stdout."""
     message, remedy = _worded(error.message), _worded(error.remedy)
     if as_json:
-        by_sink = {sink: _worded_fields(fields) for sink, fields in error.by_sink.items()}
-        print_line({"error": {**_worded_fields(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})
+        by_sink = {sink: worded_fields(fields) for sink, fields in error.by_sink.items()}
+        print_line({"error": {**worded_fields(error.as_fields()), **({"sinks": by_sink} if by_sink else {})}})
     bold, red, end = ("\033[1m", "\033[1;31m", "\033[0m") if sys.stderr.isatty() else ("", "", "")
     sys.stderr.write(f"{red}error:{end} {bold}{printable(message)}{end}\n{printable(remedy)}\n")
     sys.stderr.flush()
@@ -74,7 +74,8 @@ def _worded(text: str) -> str:
     return with_file(scrub(text))
 
 
-def _worded_fields(fields: Mapping[str, object]) -> dict[str, object]:
+def worded_fields(fields: Mapping[str, object]) -> dict[str, object]:
+    """Return the fields of an error for `--json`: without secrets, and with the pipeline file in its commands."""
     return {name: _worded(value) if isinstance(value, str) else value for name, value in fields.items()}
 
 

@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from penstock.cli.opening import File, Json, Overrides, Yes, pipeline
-from penstock.cli.output import hexadecimal, show, with_file
+from penstock.cli.output import hexadecimal, show, with_file, worded_fields
 from penstock.cli.row_counts import row_fields, row_text
 from penstock.cli.table import table
 from penstock.commit.publication import decision_in
@@ -71,7 +71,7 @@ def fields_of(found: "Verification") -> dict[str, object]:
     return {
         "ok": found.ok,
         "sinks": {name: _sink(name, report, found) for name, report in found.sinks.items()},
-        "errors": {name: _scrubbed(error) for name, error in found.errors.items()},
+        "errors": {name: worded_fields(error.as_fields()) for name, error in found.errors.items()},
         "since": found.since,
         "unsettled": found.unsettled,
         "replaying": found.replaying,
@@ -82,10 +82,6 @@ def fields_of(found: "Verification") -> dict[str, object]:
         "rows": None if found.rows is None else row_fields(found.rows),
         "other_ledger": found.other_ledger,
     }
-
-
-def _scrubbed(error: PenstockError) -> dict[str, object]:
-    return {name: scrub(value) if isinstance(value, str) else value for name, value in error.as_fields().items()}
 
 
 def _sink(sink: SinkName, report: SinkReport, whole: "Verification") -> dict[str, object]:
