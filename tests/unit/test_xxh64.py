@@ -34,7 +34,9 @@ def test_it_is_that_of_the_library(shortest: int, longest: int, rows: int, *, ad
         xxh64_intdigest(data[start : start + length].tobytes(), seed)
         for start, length, seed in zip(starts.tolist(), lengths.tolist(), seeds.tolist(), strict=True)
     ]
-    assert hash_bytes(data, starts, lengths, seeds).tolist() == expected, f"PENSTOCK_SEED={SEED}"
+    found = hash_bytes(data, starts, lengths, seeds).tolist()
+    wrong = [row for row, (one, other) in enumerate(zip(found, expected, strict=True)) if one != other]
+    assert wrong[:5] == [], f"PENSTOCK_SEED={SEED}"  # not the lists: pytest takes minutes to show how they differ
 
 
 def test_seeds_stay_as_they_are() -> None:
